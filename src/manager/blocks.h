@@ -277,6 +277,16 @@ class Blocks {
   void make_private(const GroupTable* groups, size_t position);
   // Makes a published block private or free; false if it is not published.
   bool unpublish(BlockId id);
+  // The usual publication, in a plain manager: the position behind the cursor, which nobody else knows,
+  // without extra keys. False, and nothing has changed, if this is not that, or no node is free.
+  bool publish_next(NodeId* cursor, uint64_t key, const int32_t* tokens, BlockId block, uint32_t ns,
+                    uint64_t epoch) {
+    NodeId last = *cursor;
+    if (!tree_.has_place() || tree_.publish_chain(last, &key, tokens, &block, 1, ns, epoch) == 0)
+      return false;
+    move_cursor(cursor, last);
+    return true;
+  }
   // Frees what nobody holds at a position; returns the number of blocks.
   size_t drop_idle(NodeId node);
   // Counts entries of an externally held block within one call, in its fence field: the end of the hold sets

@@ -9,10 +9,47 @@
 namespace kvc {
 namespace {
 
-constexpr size_t kPrefetch = 8;  // requests ahead
-constexpr size_t kTailPrefetch = 4;
+// One group, and all arrays that a decode step may have.
+bool has_usual_arrays(const Shape& shape, const kvc_step& step) {
+  return shape.num_groups == 1 && step.committed != nullptr && step.rows != nullptr &&
+         step.block_tables != nullptr && step.slots != nullptr && step.num_blocks != nullptr;
+}
 
 }  // namespace
+
+// Whether the two below may be tried for its items.
+bool Stepper::is_usual(const StepPlan& plan) const {
+  return plan.may_decode() && shape_.is_plain() && has_usual_arrays(shape_, plan.step);
+}
+
+// Commits an item whose request has an open lane. False: nothing has changed, and commit_item() does it.
+bool Stepper::commit_usual(const StepPlan& plan, size_t i) const {
+  Request* const request = view_.peek(plan.step.requests[i]);
+  return request != nullptr && view_.commit_usual(*request, plan.step.committed[i]);
+}
+
+// Extends a committed item by one token, with a block if need be. False: nothing has changed, and
+// extend_item() does it.
+bool Stepper::extend_usual(StepPlan& plan, size_t i) {
+  kvc_step& step = plan.step;
+  Request* const request = view_.peek(step.requests[i]);
+  const uint64_t offset = step.extend_offsets[i];
+  const int32_t row = step.rows[i];
+  if (request == nullptr || step.extend_offsets[i + 1] - offset != 1 ||
+      !token_in_range(step.extend_tokens[offset], shape_.vocab_size))
+    return false;
+  const uint32_t positions = request->positions;
+  if (row < 0 ? request->row >= 0
+              : !rows_.owns(*request, row) || !request->groups[0].in_sync(positions) ||
+                    positions >= step.row_stride)
+    return false;
+  const int64_t slot = view_.append_usual(*request, step.extend_tokens[offset]);
+  if (slot < 0) return false;
+  step.slots[offset] = slot;
+  step.num_blocks[i] = request->positions;
+  if (row >= 0 && request->positions != positions) rows_.show_last(plan, *request, row);
+  return true;
+}
 
 // Fetches ahead what growing touches in the items that decode_items() left.
 void Stepper::prefetch_items(const StepPlan& plan, size_t begin, uint64_t left) {
@@ -28,23 +65,25 @@ void Stepper::prefetch_items(const StepPlan& plan, size_t begin, uint64_t left) 
 
 // Commits and extends the items of [begin, end) that stay inside a block, and returns a bit for each of the
 // others. They touch nothing that another item can see, so their commit and extension need not be phases of
-// their own. `kUsual`: a step of a manager with one group that has all arrays which a decode step may have.
+// their own. `kUsual`: has_usual_arrays().
 template <bool kUsual>
 uint64_t Stepper::decode_items(const StepPlan& plan, uint64_t step_id, size_t begin, size_t end,
                                kvc_status* status) {
   uint64_t left = 0;
   const kvc_step& step = plan.step;
-  // Copies: what is written below cannot change them.
+  // Copies: what is written below cannot change them. The arrays begin with the slice's first item.
   const RequestTable::Records records = view_.records();
   const TableRows::Owners owners = rows_.owners();
-  const uint64_t* const requests = step.requests;
-  const uint64_t* const commits = step.committed;
-  const uint64_t* const offsets = step.extend_offsets;
+  const size_t count = end - begin;
+  const auto slice = [begin](auto* array) { return array == nullptr ? nullptr : array + begin; };
+  const uint64_t* const requests = slice(step.requests);
+  const uint64_t* const commits = slice(step.committed);
+  const uint64_t* const offsets = slice(step.extend_offsets);
   const int32_t* const tokens = step.extend_tokens;
-  const int32_t* const rows = step.rows;
+  const int32_t* const rows = slice(step.rows);
   int64_t* const slots = step.slots;
-  uint64_t* const num_blocks = step.num_blocks;
-  const size_t num_requests = step.num_requests, num_items = plan.num_items(), row_stride = step.row_stride;
+  uint64_t* const num_blocks = slice(step.num_blocks);
+  const size_t num_items = plan.num_items(), row_stride = step.row_stride;
   const uint32_t num_groups = kUsual ? 1 : shape_.num_groups;
   const uint32_t num_token_groups = kUsual ? 1 : shape_.num_token_groups;
   const uint32_t last_token = std::min<uint32_t>(shape_.vocab_size - 1, INT32_MAX);  // 0 = no limit
@@ -54,24 +93,28 @@ uint64_t Stepper::decode_items(const StepPlan& plan, uint64_t step_id, size_t be
                        (num_groups == num_token_groups || request.cross_positions <= row_stride));
   };
 
-  for (size_t i = begin; i < end; ++i) {
-    if (i + kPrefetch < num_requests) RequestTable::prefetch(records, requests[i + kPrefetch]);
-    if (i + kTailPrefetch < num_requests) RequestTable::prefetch_tail(records, requests[i + kTailPrefetch]);
-    Request* const found = records.find(requests[i]);
-    if (found == nullptr) [[unlikely]] {
-      left |= uint64_t{1} << (i - begin);
+  // All are looked up first: this is what waits for memory, and here no item waits for another one.
+  Request* found[kSlice];
+  for (size_t i = 0; i < count; ++i) {
+    found[i] = records.find(requests[i]);
+    if (found[i] != nullptr) __builtin_prefetch(found[i]->next_token, 1);
+  }
+  for (size_t i = 0; i < count; ++i) {
+    if (found[i] == nullptr) [[unlikely]] {
+      left |= uint64_t{1} << i;
       continue;
     }
-    Request& request = *found;
+    Request& request = *found[i];
     const uint64_t offset = offsets[i];
     const uint64_t committed = kUsual || commits != nullptr ? commits[i] : request.committed;
     const bool stays_inside =
         request.stepped != step_id && offsets[i + 1] - offset == 1 && request.lane_takes_token() &&
-        static_cast<uint32_t>(tokens[offset]) <= last_token && request.lane_commits(committed) &&
-        (!has_rows || row_stays(request, kUsual || rows != nullptr ? rows[i] : static_cast<int32_t>(i)));
+        static_cast<uint32_t>(tokens[offset]) <= last_token && request.lane_allows(committed) &&
+        (!has_rows ||
+         row_stays(request, kUsual || rows != nullptr ? rows[i] : static_cast<int32_t>(begin + i)));
     if (!stays_inside) [[unlikely]] {
-      left |= uint64_t{1} << (i - begin);
-      if (request.stepped == step_id) status[i] = kRepeated;
+      left |= uint64_t{1} << i;
+      if (request.stepped == step_id) status[begin + i] = kRepeated;
       request.stepped = step_id;
       view_.table().prefetch_growth(request);
       continue;
@@ -84,10 +127,12 @@ uint64_t Stepper::decode_items(const StepPlan& plan, uint64_t step_id, size_t be
       if (num_groups == 1) {
         slots[offset] = request.slot_base + token;
       } else {
-        rows_.write_slots(plan, i, &request, token, 1);
+        rows_.write_slots(plan, begin + i, &request, token, 1);
       }
     }
-    if (kUsual || num_blocks != nullptr) {
+    if (kUsual) {
+      num_blocks[i] = request.positions;
+    } else if (num_blocks != nullptr) {
       for (size_t g = 0; g < num_groups; ++g)
         num_blocks[g * num_items + i] = g < num_token_groups ? request.positions : request.cross_positions;
     }
@@ -98,11 +143,8 @@ uint64_t Stepper::decode_items(const StepPlan& plan, uint64_t step_id, size_t be
 
 uint64_t Stepper::decode(const StepPlan& plan, uint64_t step_id, size_t begin, size_t end,
                          kvc_status* status) {
-  const kvc_step& step = plan.step;
-  const bool usual = shape_.num_groups == 1 && step.committed != nullptr && step.rows != nullptr &&
-                     step.block_tables != nullptr && step.slots != nullptr && step.num_blocks != nullptr;
-  return usual ? decode_items<true>(plan, step_id, begin, end, status)
-               : decode_items<false>(plan, step_id, begin, end, status);
+  return has_usual_arrays(shape_, plan.step) ? decode_items<true>(plan, step_id, begin, end, status)
+                                             : decode_items<false>(plan, step_id, begin, end, status);
 }
 
 }  // namespace kvc

@@ -394,6 +394,11 @@ void Requests::open_lane(Request& request) {
     const uint64_t dropping = shape_.commit_that_drops(g, uint64_t{dropped} + 1);
     if (commit_limit >= dropping) commit_limit = dropping - 1;
   }
+  open_lane(request, position, commit_limit);
+}
+
+// The last known token is in `position`, where the lane may append.
+void Requests::open_lane(Request& request, uint32_t position, uint64_t commit_limit) const {
   uint64_t append_limit = uint64_t{position + 1} * shape_.block_size;
   if (append_limit > request.room - request.lookahead) append_limit = request.room - request.lookahead;
   if (append_limit > uint64_t{request.tail_base} + request.tail.capacity)

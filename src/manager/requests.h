@@ -3,9 +3,9 @@
 // changes state. All but fill() are used under the manager's lock.
 //
 // lifecycle.cc creates and admits, headroom.cc says what admissions take ahead, growth.cc extends and
-// commits, shrink.cc releases, truncates and forks, states.cc places recurrent states, cross.cc keeps the
-// blocks of encoders, fills.cc follows who computes what, hints.cc keeps what the engine says of their
-// future.
+// commits, usual.cc the same for the usual decode step, shrink.cc releases, truncates and forks, states.cc
+// places recurrent states, cross.cc keeps the blocks of encoders, fills.cc follows who computes what,
+// hints.cc keeps what the engine says of their future.
 #pragma once
 #include "manager/admission.h"
 #include "manager/blocks.h"
@@ -141,6 +141,12 @@ class Requests {
   kvc_status end_session(Request& request, uint64_t shared_tokens);
   const RequestHints& hints(size_t index) const { return hints_[index]; }
 
+  // The usual commit and extension of a decode step, in a plain manager; usual.cc. False, or -1: nothing has
+  // changed, and commit() or append() does it. append_usual() returns the token's slot; it opens the lane,
+  // and the table has got one block more at most.
+  bool commit_usual(Request& request, uint64_t committed);
+  int64_t append_usual(Request& request, int32_t token);
+
   // The lane of a request: see Request.
   void open_lane(Request& request);
   bool lane_takes(const Request& request, int32_t token) const {
@@ -233,6 +239,7 @@ class Requests {
     return std::min<uint64_t>(uint64_t{request.num_cached} + request.external_tokens, request.known);
   }
   bool has_windows(const Request& request, uint32_t tokens) const;
+  void open_lane(Request& request, uint32_t position, uint64_t commit_limit) const;
   kvc_status commit_known(Request& request, uint32_t committed);
   kvc_status extend_blocks(Request& request, uint64_t capacity, uint64_t known, CopyList* copies);
   uint32_t shared_groups(const Request& request, size_t position) const;

@@ -57,6 +57,12 @@ class SchedulerView {
   kvc_status append(Request& request, const int32_t* tokens, size_t count, CopyList& copies) const {
     return requests_.append(request, tokens, count, &copies);
   }
+  bool commit_usual(Request& request, uint64_t committed) const {
+    return requests_.commit_usual(request, committed);
+  }
+  int64_t append_usual(Request& request, int32_t token) const {
+    return requests_.append_usual(request, token);
+  }
   void enqueue(Request& request, uint64_t step_id) const {
     if (step_id != 0 && requests_.shape().has_fills()) [[unlikely]]
       requests_.enqueue(request, step_id);

@@ -176,6 +176,11 @@ struct Shape {
   // Whether positions may be published without a block: only checkpoints of states have one, and a transfer
   // brings no window that its end has left.
   bool has_gaps() const { return full_groups == 0; }
+  // One group, of full attention, and no feature that takes part when requests grow: for these usual.cc has a
+  // shorter path.
+  bool is_plain() const {
+    return num_groups == 1 && full_groups == 1 && num_classes == 1 && !has_hints() && !has_fills();
+  }
   bool has_hints() const { return num_levels != 1; }
   bool has_fills() const { return (flags & KVC_MANAGER_FILLS) != 0; }
   bool has_headroom() const { return (flags & KVC_MANAGER_HEADROOM) != 0; }

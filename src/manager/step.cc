@@ -8,8 +8,6 @@
 namespace kvc {
 namespace {
 
-constexpr size_t kSlice = 64;  // items between two releases of the lock, at most as many as a word has bits
-
 // The status of an item whose ids [begin, end) were refused. The text names the first that was not set, if
 // any.
 kvc_status refused_ids(kvc_status status, const char* array, const int32_t* ids, uint64_t begin, uint64_t end,
@@ -61,6 +59,7 @@ kvc_status Stepper::step(StepPlan& plan) {
       if (++done % kSlice == 0) lock.yield();
     };
     kvc_status* const request_status = plan.request_status();
+    const bool usual = is_usual(plan);
     bool all_done = true;
     for (size_t begin = 0; begin < step.num_requests; begin += kSlice) {
       const size_t end = begin + kSlice < step.num_requests ? begin + kSlice : step.num_requests;
@@ -71,6 +70,10 @@ kvc_status Stepper::step(StepPlan& plan) {
       for (; left != 0; left &= left - 1) {
         const size_t i = begin + static_cast<size_t>(__builtin_ctzll(left));
         if (request_status[i] == kRepeated) continue;
+        if (usual && commit_usual(plan, i)) {
+          request_status[i] = kCommitted;
+          continue;
+        }
         commit_item(plan, i, request_status[i]);
         if (request_status[i] != KVC_OK)
           failure.note("requests", i);
@@ -98,7 +101,13 @@ kvc_status Stepper::step(StepPlan& plan) {
     }
     for (size_t i = 0; i < step.num_requests && !all_done; ++i) {
       if (request_status[i] == KVC_OK) continue;  // done
-      if (request_status[i] == kCommitted) request_status[i] = KVC_OK;
+      if (request_status[i] == kCommitted) {
+        request_status[i] = KVC_OK;
+        if (usual && extend_usual(plan, i)) {
+          pause();
+          continue;
+        }
+      }
       extend_item(plan, i, request_status[i], copies);
       if (request_status[i] != KVC_OK) failure.note("requests", i);
       pause();

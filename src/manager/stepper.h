@@ -54,6 +54,9 @@ class Stepper {
   void count_refusal(StepPlan& plan, kvc_status status, uint64_t share, uint64_t* refused) const;
 
   // decode.cc
+  bool is_usual(const StepPlan& plan) const;
+  bool commit_usual(const StepPlan& plan, size_t i) const;
+  bool extend_usual(StepPlan& plan, size_t i);
   uint64_t decode(const StepPlan& plan, uint64_t step_id, size_t begin, size_t end, kvc_status* status);
   template <bool kUsual>
   uint64_t decode_items(const StepPlan& plan, uint64_t step_id, size_t begin, size_t end, kvc_status* status);

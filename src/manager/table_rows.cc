@@ -4,6 +4,23 @@
 #include "manager/step.h"
 
 namespace kvc {
+namespace {
+
+int32_t* row_of(const kvc_step& step, uint32_t group, int32_t row) {
+  return step.block_tables + (group * step.num_rows + static_cast<size_t>(row)) * step.row_stride;
+}
+
+void write_entry(kvc_step& step, uint32_t group, int32_t row, size_t position, BlockId block) {
+  const int32_t entry = is_block(block) ? raw(block) : step.fill_id;
+  row_of(step, group, row)[position] = entry;
+  // The room was checked before. This is for callers that drive one request from two threads, or use one row
+  // in the steps of two threads without KVC_STEP_WHOLE_ROWS: then changes may be missing.
+  if (step.changes != nullptr && step.num_changes < step.change_capacity)
+    step.changes[step.num_changes++] = {static_cast<int32_t>(group), row, static_cast<int32_t>(position),
+                                        entry};
+}
+
+}  // namespace
 
 void TableRows::forget(Request& request) {
   if (owns(request, request.row)) owners_[static_cast<size_t>(request.row)] = 0;
@@ -43,24 +60,21 @@ void TableRows::show(StepPlan& plan, size_t item, Request* request) {
   for (uint32_t g = 0; g < shape_.num_groups; ++g) sync(plan, *request, g, row, whole);
 }
 
+void TableRows::show_last(StepPlan& plan, Request& request, int32_t row) {
+  GroupTable& table = request.groups[0];
+  write_entry(plan.step, 0, row, request.positions - 1, table.blocks.data[request.positions - 1]);
+  table.set_synced(request.positions);
+}
+
 void TableRows::sync(StepPlan& plan, Request& request, uint32_t group, int32_t row, bool whole) {
   kvc_step& step = plan.step;
   GroupTable& table = request.groups[group];
   const uint32_t positions = positions_in(shape_, request, group);
   if (!whole && table.in_sync(positions)) return;
 
-  int32_t* out = step.block_tables + (group * step.num_rows + static_cast<size_t>(row)) * step.row_stride;
+  int32_t* out = row_of(step, group, row);
   const auto write = [&](size_t begin, size_t end) {
-    for (size_t j = begin; j < end; ++j) {
-      const BlockId block = table.blocks.data[j];
-      out[j] = is_block(block) ? raw(block) : step.fill_id;
-      // The room was checked before. This is for callers that drive one request from two threads, or use one
-      // row in the steps of two threads without KVC_STEP_WHOLE_ROWS: then changes may be missing.
-      if (step.changes != nullptr && step.num_changes < step.change_capacity) {
-        step.changes[step.num_changes++] = {static_cast<int32_t>(group), row, static_cast<int32_t>(j),
-                                            out[j]};
-      }
-    }
+    for (size_t j = begin; j < end; ++j) write_entry(step, group, row, j, table.blocks.data[j]);
   };
   if (whole) {
     table.synced = 0;

@@ -41,6 +41,8 @@ class TableRows {
   void forget(Request& request);
   // Brings the item's row up to date and says how long it is.
   void show(StepPlan& plan, size_t item, Request* request);
+  // The usual change of a row, in a plain manager: the request has got one block more.
+  void show_last(StepPlan& plan, Request& request, int32_t row);
   // Slots of tokens [first, first + count) of item i; -1 if it failed.
   void write_slots(const StepPlan& plan, size_t i, const Request* request, uint64_t first,
                    uint64_t count) const;

@@ -153,7 +153,9 @@ class PrefixTree {
   size_t free_nodes() const { return max_nodes_ - counters_.nodes_used; }
   // Whether a new position has a node. Also reclaims orphans: doing so once for each new node keeps up with
   // them. Takes places into use.
-  bool has_room() { return (is_node(free_) && !is_node(orphans_) && free_nodes() != 0) || reclaim(); }
+  bool has_room() { return has_place() || reclaim(); }
+  // The same as it is now, with nothing to reclaim.
+  bool has_place() const { return is_node(free_) && !is_node(orphans_) && free_nodes() != 0; }
 
   // Publishes a held block at a position.
   void attach(NodeId id, size_t group, BlockId block) {

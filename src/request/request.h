@@ -225,9 +225,10 @@ struct alignas(64) Request {
     slot_base = base;
   }
   bool lane_takes_token() const { return known < append_limit; }
-  bool lane_commits(uint64_t count) const {
-    return append_limit != 0 && count >= committed && count <= known && count <= capacity &&
-           count <= commit_limit;
+  bool lane_commits(uint64_t count) const { return append_limit != 0 && lane_allows(count); }
+  // The same while the lane takes a token.
+  bool lane_allows(uint64_t count) const {
+    return count - committed <= known - committed && count <= capacity && count <= commit_limit;
   }
   void lane_append(int32_t token) {
     *next_token++ = token;
@@ -267,16 +268,7 @@ class RequestTable : public HandleTable<Request, HandleKind::kRequest> {
   [[nodiscard]] bool create(Memory& memory, size_t max_requests, size_t num_groups, uint32_t tag,
                             uint32_t generation = 0);
 
-  // Fetch a request ahead: its record; when that is there, where its next token goes; and the rest of what
-  // growing by a block touches in the record.
-  static void prefetch(const Records& records, uint64_t id) {
-    const uint32_t index = handle_index(id);
-    if (index < records.size) __builtin_prefetch(&records.data[index], 1);
-  }
-  static void prefetch_tail(const Records& records, uint64_t id) {
-    const uint32_t index = handle_index(id);
-    if (index < records.size) __builtin_prefetch(records.data[index].next_token, 1);
-  }
+  // Fetches ahead what growing by a block touches in the record, behind its first line.
   void prefetch_growth(const Request& request) const {
     __builtin_prefetch(reinterpret_cast<const char*>(&request) + 64, 1);
     __builtin_prefetch(reinterpret_cast<const char*>(&request) + 128, 1);
