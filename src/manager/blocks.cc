@@ -97,6 +97,17 @@ void Blocks::evict(BlockId victim) {
   detach(victim);
 }
 
+// The usual eviction, in a plain tree and without quotas. False, and nothing has changed, if it is another.
+inline bool Blocks::evict_plain(BlockId victim) {
+  Block& block = pool_[victim];
+  const Node& node = tree_[block.node];
+  if (block.next_copy != victim || tree_.stale(node)) return false;
+  --namespaces_.cached(node.ns, block.pool);
+  ++counters_.evictions;
+  tree_.detach_only(std::exchange(block.node, kNoNode));
+  return true;
+}
+
 void Blocks::free_evicted(BlockId victim) {
   evict(victim);
   pool_.remove(victim);
@@ -121,11 +132,12 @@ void Blocks::pop(uint32_t group, uint32_t ns, size_t count, BlockId* out) {
   if (pool_.has_shelves()) [[unlikely]]
     return pop_victims(group, count - i, out + i);
 
+  const bool plain = tree_.is_plain();
   BlockPool::LruTaker lru(pool_, pool, group_byte);
   for (; i < count; ++i) {
     const BlockId victim = out[i] = lru.head();
     look_ahead(pool, victim);
-    evict(victim);
+    if (!plain || !evict_plain(victim)) evict(victim);
     lru.take();
   }
 }

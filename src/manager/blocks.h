@@ -470,6 +470,7 @@ class Blocks {
   }
   void look_ahead(uint32_t pool, BlockId victim);
   void evict(BlockId victim);
+  bool evict_plain(BlockId victim);
   void free_evicted(BlockId victim);
   bool evict_position(uint32_t ns);
   // Takes a block that is found again out of LRU or FENCED, before a hold is added.

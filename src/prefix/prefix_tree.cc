@@ -152,11 +152,13 @@ size_t PrefixTree::publish_chain(NodeId& parent, const uint64_t* keys, const int
   constexpr size_t kBucketAhead = 12, kBlockAhead = 6;
   Node* const nodes = nodes_.data();
   int32_t* const buckets = buckets_.data();
+  const BucketHash bucket_of = bucket_hash();
+  const uint32_t block_size = block_size_;
   NodeId* link = is_node(parent) ? &nodes[raw(parent)].first_child : &namespaces_[ns].first_child;
   uint32_t depth = is_node(parent) ? nodes[raw(parent)].depth + 1 : 0;
   NodeId last = parent, id = free_;
   size_t i = 0, written = 0;
-  for (; i < count && is_node(id); ++i, tokens += block_size_) {
+  for (; i < count && is_node(id); ++i, tokens += block_size) {
     if (i + kBucketAhead < count) {
       __builtin_prefetch(&buckets[bucket_of(keys[i + kBucketAhead])], 1);
       pool_.prefetch(blocks[i + kBlockAhead]);
@@ -307,17 +309,6 @@ void PrefixTree::end_residence(NodeId id) {
   for (; at != id; at = identities_.way_down(at)) begin_waypoint(at, group);
 }
 
-void PrefixTree::bury(NodeId id) {
-  for (int climbed = 0; climbed < kClimb; ++climbed) {
-    take_from_table(id);
-    id = free_node(id);
-    if (!is_node(id) || !unused((*this)[id])) return;
-  }
-  take_from_table(id);  // the rest of a long dead chain waits
-  (*this)[id].hash_next = orphans_;
-  orphans_ = id;
-}
-
 // Out of line: readers are rare.
 [[gnu::noinline]] void PrefixTree::fall_back(NodeId dead) {
   const NodeId behind = (*this)[dead].sibling_next;  // it may be dead too, and wait for its end
@@ -329,12 +320,13 @@ void PrefixTree::bury(NodeId id) {
 }
 
 // Chains are short and new nodes come first, so walking one costs less than links back would.
+template <bool kPlain>
 inline void PrefixTree::take_from_table(NodeId id) {
   Node* const nodes = nodes_.data();
   Node& node = nodes[raw(id)];
   node.listed = 0;
-  if (events_.enabled() && identities_.is_waypoint(id)) end_waypoint(id);
-  if (readers_ != nullptr) [[unlikely]]
+  if (!kPlain && events_.enabled() && identities_.is_waypoint(id)) end_waypoint(id);
+  if (!kPlain && readers_ != nullptr) [[unlikely]]
     fall_back(id);
   int32_t& bucket = buckets_[bucket_of(node.key)];
   if (bucket == raw(id)) {
@@ -353,6 +345,7 @@ inline void PrefixTree::release_extra(Node& node) {
   }
 }
 
+template <bool kPlain>
 inline NodeId PrefixTree::free_node(NodeId id) {
   Node* const nodes = nodes_.data();
   Node& node = nodes[raw(id)];
@@ -365,7 +358,7 @@ inline NodeId PrefixTree::free_node(NodeId id) {
   } else {
     namespaces_[node.ns].first_child = node.sibling_next;
   }
-  if (events_.enabled()) {
+  if (!kPlain && events_.enabled()) {
     node.key = events_.next_sequence();
     const size_t end = first_dead_ + num_dead_++;
     dead_[end < dead_.size() ? end : end - dead_.size()] = id;
@@ -383,13 +376,35 @@ inline NodeId PrefixTree::free_node(NodeId id) {
   return parent;
 }
 
+// `kPlain`: is_plain() now.
+template <bool kPlain>
+inline void PrefixTree::bury_chain(NodeId id) {
+  for (int climbed = 0; climbed < kClimb; ++climbed) {
+    take_from_table<kPlain>(id);
+    id = free_node<kPlain>(id);
+    if (!is_node(id) || !unused((*this)[id])) return;
+  }
+  take_from_table<kPlain>(id);  // the rest of a long dead chain waits
+  (*this)[id].hash_next = orphans_;
+  orphans_ = id;
+}
+
+void PrefixTree::bury(NodeId id) { bury_chain<false>(id); }
+
+void PrefixTree::detach_only(NodeId id) {
+  Node& node = (*this)[id];
+  node.block = kNoBlock;
+  node.resident = 0;
+  if (unused(node)) bury_chain<true>(id);
+}
+
 bool PrefixTree::reclaim() {
   if (is_node(orphans_)) {
     const NodeId id = orphans_;
     orphans_ = (*this)[id].hash_next;
     if (readers_ != nullptr) [[unlikely]]
       fall_back(id);
-    if (const NodeId parent = free_node(id); is_node(parent) && unused((*this)[parent])) bury(parent);
+    if (const NodeId parent = free_node<false>(id); is_node(parent) && unused((*this)[parent])) bury(parent);
   }
   if (free_nodes() == 0) return false;
   if (!is_node(free_)) {

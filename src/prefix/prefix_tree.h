@@ -198,6 +198,12 @@ class PrefixTree {
     }
     if (unused(node)) bury(position);
   }
+  // The usual tree and time: one group, and nobody who must know what happens to positions.
+  bool is_plain() const {
+    return num_groups_ == 1 && !annotates_ && readers_ == nullptr && !events_.enabled();
+  }
+  // Then: detach() of the only block of a position.
+  void detach_only(NodeId id);
   // `to`, which is not published, takes the place of a published block; the caller moves the
   // record.
   void move(BlockId from, BlockId to);
@@ -292,7 +298,14 @@ class PrefixTree {
 
   // Multiply-shift (Dietzfelbinger et al., 1997) by a secret of this tree: nobody can choose contents that
   // share a bucket, unless their hashes are equal.
-  size_t bucket_of(uint64_t key) const { return (key & hash_mask_) * spread_ >> bucket_shift_; }
+  struct BucketHash {
+    uint64_t mask, spread;
+    int shift;
+    size_t operator()(uint64_t key) const { return (key & mask) * spread >> shift; }
+  };
+  // A copy for loops, which their stores cannot change.
+  BucketHash bucket_hash() const { return {hash_mask_, spread_, bucket_shift_}; }
+  size_t bucket_of(uint64_t key) const { return bucket_hash()(key); }
   bool unused(const Node& node) const {
     return node.resident == 0 && node.holds == 0 && !is_node(node.first_child);
   }
@@ -329,8 +342,12 @@ class PrefixTree {
   void fall_back(NodeId dead);
   NodeId make(NodeId parent, uint64_t key, const int32_t* tokens, ExtraRecord* extra, uint32_t ns,
               uint64_t epoch);
+  template <bool kPlain>
+  void bury_chain(NodeId id);
+  template <bool kPlain>
   void take_from_table(NodeId id);
   // Frees a node that is out of the table; returns its parent if that is now unused.
+  template <bool kPlain>
   NodeId free_node(NodeId id);
   void set_block(NodeId id, size_t group, BlockId block) {
     (group == 0 ? (*this)[id].block : more_[static_cast<size_t>(raw(id)) * (num_groups_ - 1) + group - 1]) =
