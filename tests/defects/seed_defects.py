@@ -29,7 +29,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 NOTICED = os.path.join(HERE, "noticed.json")
 TARGETS = ["test_conformance", "test_manager", "test_models", "test_sizing", "test_fills", "test_cross", "test_partial", "test_resize", "test_tier", "test_speculation", "test_scheduler", "test_offload", "test_c_api_step_misuse_test", "test_c_api_step_changes_test",
-           "test_property_reader_threads", "test_property_property"]
+           "test_property_reader_threads", "test_property_record", "test_property_property"]
 MODEL = TARGETS[-1]
 
 

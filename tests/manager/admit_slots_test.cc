@@ -82,6 +82,23 @@ TEST_F(AdmitSlotsTest, ARefusedAdmissionChangesNothing) {
   EXPECT_EQ(capacity(id), 3u);
 }
 
+TEST_F(AdmitSlotsTest, ARefusedBatchLeavesThem) {
+  const uint64_t ids[] = {create(20, 3), create(40, 40)}, slots[] = {7, 40};
+  uint64_t admitted[2], cached[2];
+  kvc_status status[2];
+  kvc_step step = {};
+  step.struct_size = sizeof step;
+  step.flags = KVC_STEP_ADMIT_ALL_OR_NONE;
+  step.num_admissions = 2, step.admit_requests = ids, step.admit_slots = slots;
+  step.status = status, step.admitted = admitted, step.cached = cached;
+  ASSERT_EQ(kvc_manager_step(manager_, &step), KVC_OK);
+  ASSERT_EQ(kvc_manager_retire_step(manager_, step.step_id), KVC_OK);
+  EXPECT_EQ(status[0], KVC_ERROR_SKIPPED);
+  EXPECT_EQ(status[1], KVC_ERROR_NO_SPACE);
+  ASSERT_EQ(admit(ids[0], nullptr), KVC_OK);
+  EXPECT_EQ(capacity(ids[0]), 3u);
+}
+
 TEST_F(AdmitSlotsTest, RefusesMoreThanARequestMayHave) {
   const uint64_t id = create(8, 3), many = 65;
   EXPECT_EQ(admit(id, &many), KVC_ERROR_INVALID_ARGUMENT);
