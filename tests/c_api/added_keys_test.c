@@ -61,7 +61,7 @@ static void test_a_session(void) {
   /* Not over what is there, except for what it has already. */
   kvc_extra_key late = {.first_token = kAll - 1, .num_tokens = 4, .digest = {9}};
   REFUSED_SAYING(m, KVC_ERROR_INVALID_ARGUMENT, kvc_manager_add_keys(m, id, &late, 1), "token 23",
-                 "24 tokens");
+                 "token 24");
   OK(kvc_manager_add_keys(m, id, both, 2));
   late.num_tokens = 0;
   REFUSED(m, KVC_ERROR_INVALID_ARGUMENT, kvc_manager_add_keys(m, id, &late, 1));

@@ -222,8 +222,8 @@ class StepFlags(IntFlag):
     ADMIT_PAST_REFUSAL: Continue to admit after an admission that had no space. One that is NEVER_FITS stops nothing anyway.
     ADMIT_ALL_OR_NONE: Admit all admissions of the step, or none. Its other items run as without this flag. All hits are found and held before any
         admission takes a block: none evicts another's hit, and a shared hit counts once. If all fit, each status is OK. Else none is admitted:
-        each that failed has its own status, and the rest are SKIPPED: they fit, or were not tried (KVC_STEP_ADMIT_PAST_REFUSAL tries all). Hits
-        are full blocks, and no admission shares, or waits for, what another one fills. The manager is locked meanwhile. `admitted` and
+        each that failed has its own status, and the rest are SKIPPED: they fit, or were not tried (the flag before this one tries all). Hits are
+        full blocks, and no admission shares, or waits for, what another one fills. The manager is locked meanwhile. `admitted` and
         `admit_requests` must be two arrays. Since 0.3.
     """
 
