@@ -174,11 +174,11 @@ kvc_status Matcher::look_in_slices(LookupScratch& scratch, const uint64_t& num_a
   const size_t num_tokens = scratch.num_tokens();
   const Least least = least_held(shape_, num_tokens, 0);
   uint64_t most_cached = 0;  // tokens
-  PrefixTree::Reader reader;
+  TreeReader reader;
   uint64_t epoch = 0;
   for (bool first = true, more = true; more; first = false) {
     const std::lock_guard lock(mutex_);
-    if (!first) tree.leave(reader);
+    if (!first) tree.readers().leave(reader);
     Prompt prompt;
     KVC_TRY(scratch.look(&prompt));
     if (first) most_cached = blocks_.caches() && num_tokens != 0 ? num_tokens - 1 : 0;
@@ -198,7 +198,7 @@ kvc_status Matcher::look_in_slices(LookupScratch& scratch, const uint64_t& num_a
     more = reached == end && end < limit;
     if (more) {
       reader.at = scratch.path()[reached - 1];
-      tree.join(reader);
+      tree.readers().join(reader);
     }
     for (size_t p = 0; p < shape_.num_pools; ++p) {
       seen->available[p] = blocks_.room(prompt.ns, p);

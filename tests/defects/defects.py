@@ -280,8 +280,8 @@ DEFECTS = [
     ("an idle copy stays behind others", "src/manager/blocks.cc",
      "  if (block.next_copy != id) tree_.make_idle(id);\n", ""),
     ("a hit depends on the ids of blocks", "src/prefix/copies.cc",
-     "  link_before(block, block_of(id, group));\n",
-     "  const BlockId first = block_of(id, group);\n  link_before(block, pool_[first].list == List::kLru ? first : pool_[first].next_copy);\n"
+     "  copies_.link_before(block, block_of(id, group));\n",
+     "  const BlockId first = block_of(id, group);\n  copies_.link_before(block, pool_[first].list == List::kLru ? first : pool_[first].next_copy);\n"
      "  if (raw(block) < raw(first)) set_block(id, group, block);\n"),
     ("a tenant below its minimum evicts its own blocks", "src/pool/quotas.h",
      "    return s.used() < s.min ? above_[pool] & ~own : above_[pool] | own;", "    return above_[pool] | own;"),
@@ -311,10 +311,9 @@ DEFECTS = [
      "    if (node.key > events_.oldest()) break;\n", ""),
     ("a batch without room for an event looks like the end", "src/manager/event_writer.h",
      "if (batch_.capacity == 0) return invalid", "if (false) return invalid"),
-    ("a probe keeps positions alive", "src/prefix/prefix_tree.h",
-     "    readers_ = &reader;\n  }\n  void leave(Reader& reader) const {\n",
-     "    readers_ = &reader;\n    const_cast<PrefixTree*>(this)->hold(reader.at);\n  }\n  void leave(Reader& reader) const {\n"
-     "    const_cast<PrefixTree*>(this)->release(reader.at);\n"),
+    ("a probe keeps positions alive", "src/manager/matcher.cc",
+     "      tree.readers().join(reader);\n",
+     "      tree.readers().join(reader);\n      const_cast<PrefixTree&>(tree).hold(reader.at);\n"),
     ("uses are forgotten at eviction", "src/prefix/uses.cc",
      "    count = entry.uses;\n", "    count = 0;\n"),
     ("a child may have more uses than its parent", "src/prefix/prefix_tree.cc",
