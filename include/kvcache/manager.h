@@ -66,9 +66,10 @@ enum {
    *  published there. */
   KVC_MANAGER_ZERO_CROSS_NAMESPACE = 16,
   KVC_MANAGER_ZERO_ALWAYS = 32, /**< Clear every block that is handed out. */
-  /** Write all memory for blocks and nodes once at creation. By default pages of memory are taken when they
-   *  are first used, so that a large pool costs little until then. The first use of a page makes its
-   *  call wait for the system (a 2 MiB page: about 0.1 ms). */
+  /** Take all memory for blocks and nodes from the system at creation. By default the first 64 MiB of each
+   *  array are (all of a million blocks of 16 tokens), and other pages when they are first used, so that a
+   *  large pool costs little until then. The first use of a page makes its call wait for the system (a 2 MiB
+   *  page: about 0.1 ms). */
   KVC_MANAGER_TOUCH_MEMORY = 64,
   /** Evict by the engine's hints (kvcache/retention.h) before the policy. Takes 17 bytes for each prefix
    *  position and 208 for each request. Since 0.3. */
@@ -291,7 +292,7 @@ typedef struct kvc_block_info {
 } kvc_block_info;
 
 /** Creates a manager. Allocates all memory for blocks and nodes. The hash table of prefixes, about 11 bytes a
- *  block, is touched; other arrays of 1 MiB and more are not, unless KVC_MANAGER_TOUCH_MEMORY is set or
+ *  block, is touched; of other arrays the first 64 MiB, or all if KVC_MANAGER_TOUCH_MEMORY is set or
  *  `allocator` gives the memory.
  *  @param[in]  config  Shape and limits. Only the callbacks are kept.
  *  @param[out] manager Free it with kvc_manager_destroy.

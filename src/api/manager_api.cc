@@ -109,7 +109,7 @@ kvc_status kvc_manager_list_namespaces(kvc_manager* m, uint64_t* namespaces, siz
   return on_manager(m, [&](Manager& manager) {
     KVC_REQUIRE_ARRAY(namespaces, capacity);
     KVC_REQUIRE_POINTER(count);
-    return manager.list_namespaces(namespaces, capacity, count);
+    return manager.read(&StateReader::list_namespaces, namespaces, capacity, count);
   });
 }
 
@@ -151,7 +151,7 @@ kvc_status kvc_manager_compact(kvc_manager* m, uint32_t pool, kvc_block_copy* mo
 kvc_status kvc_manager_pool_info(kvc_manager* m, uint32_t pool, kvc_pool_info* info) {
   return on_manager(m, [&](Manager& manager) {
     KVC_TRY(check_pool(manager.shape(), pool));
-    return answer(info, [&](kvc_pool_info* out) { return manager.pool_info(pool, out); });
+    return answer(info, [&](kvc_pool_info* out) { return manager.read(&StateReader::pool_info, pool, out); });
   });
 }
 
@@ -168,13 +168,16 @@ kvc_status kvc_manager_quota_info(kvc_manager* m, uint64_t namespace_id, uint32_
                                   kvc_quota_info* info) {
   return on_manager(m, [&](Manager& manager) {
     KVC_TRY(check_pool(manager.shape(), pool));
-    return answer(info, [&](kvc_quota_info* out) { return manager.quota_info(namespace_id, pool, out); });
+    return answer(info, [&](kvc_quota_info* out) {
+      return manager.read(&StateReader::quota_info, namespace_id, pool, out);
+    });
   });
 }
 
 kvc_status kvc_manager_block_info(kvc_manager* m, int32_t block, kvc_block_info* info) {
   return on_manager(m, [&](Manager& manager) {
-    return answer(info, [&](kvc_block_info* out) { return manager.block_info(block, out); });
+    return answer(info,
+                  [&](kvc_block_info* out) { return manager.read(&StateReader::block_info, block, out); });
   });
 }
 

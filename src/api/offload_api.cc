@@ -75,7 +75,7 @@ kvc_status read_group(const kvc_offload_config& config, const Shape& shape, uint
         g, ull(part), ull(pages.shape.bytes()));
   const Layout& layout = storage->layout;
   kvc_pool_info pool = {};
-  KVC_TRY(config.manager->impl->pool_info(shape.groups[g].pool, &pool));
+  KVC_TRY(config.manager->impl->read(&StateReader::pool_info, shape.groups[g].pool, &pool));
   if (layout.block_size != shape.block_size)
     return invalid("storages[%u] has blocks of %u tokens, the manager of %u", g, layout.block_size,
                    shape.block_size);

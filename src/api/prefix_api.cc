@@ -39,7 +39,8 @@ kvc_status kvc_manager_probe_request(kvc_manager* m, uint64_t request, kvc_probe
 kvc_status kvc_manager_lost_reuse(kvc_manager* m, uint32_t group, kvc_lost_reuse* info) {
   return on_manager(m, [&](Manager& manager) {
     KVC_TRY(check_group(manager.shape(), group));
-    return answer(info, [&](kvc_lost_reuse* out) { return manager.lost_reuse(group, out); });
+    return answer(info,
+                  [&](kvc_lost_reuse* out) { return manager.read(&StateReader::lost_reuse, group, out); });
   });
 }
 
@@ -62,7 +63,7 @@ kvc_status kvc_manager_list_pins(kvc_manager* m, uint64_t* pins, size_t capacity
   return on_manager(m, [&](Manager& manager) {
     KVC_REQUIRE_ARRAY(pins, capacity);
     KVC_REQUIRE_POINTER(count);
-    return manager.list_pins(pins, capacity, count);
+    return manager.read(&StateReader::list_pins, pins, capacity, count);
   });
 }
 

@@ -103,7 +103,8 @@ kvc_status kvc_manager_free_request(kvc_manager* m, uint64_t request) {
 
 kvc_status kvc_manager_request_info(kvc_manager* m, uint64_t request, kvc_request_info* info) {
   return on_manager(m, [&](Manager& manager) {
-    return answer(info, [&](kvc_request_info* out) { return manager.request_info(request, out); });
+    return answer(
+        info, [&](kvc_request_info* out) { return manager.read(&StateReader::request_info, request, out); });
   });
 }
 
@@ -111,7 +112,7 @@ kvc_status kvc_manager_list_requests(kvc_manager* m, uint64_t* requests, size_t 
   return on_manager(m, [&](Manager& manager) {
     KVC_REQUIRE_ARRAY(requests, capacity);
     KVC_REQUIRE_POINTER(count);
-    return manager.list_requests(requests, capacity, count);
+    return manager.read(&StateReader::list_requests, requests, capacity, count);
   });
 }
 
@@ -126,7 +127,8 @@ kvc_status kvc_manager_export_tables(kvc_manager* m, const uint64_t* requests, s
         bytes > PTRDIFF_MAX) {
       return invalid("%zu rows of %zu entries are larger than the address space", num_requests, row_stride);
     }
-    return manager.export_tables(requests, num_requests, group, fill_id, tables, row_stride);
+    return manager.read(&StateReader::export_tables, requests, num_requests, group, fill_id, tables,
+                        row_stride);
   });
 }
 
@@ -147,7 +149,8 @@ kvc_status kvc_manager_export_slots(kvc_manager* m, uint64_t request, uint32_t g
     KVC_TRY(check_group(manager.shape(), group));
     if (element_size != 4 && element_size != 8)
       return invalid("element_size is %zu; 4 (int32) or 8 (int64)", element_size);
-    return manager.export_slots(request, group, first_token, num_tokens, slots, element_size);
+    return manager.read(&StateReader::export_slots, request, group, first_token, num_tokens, slots,
+                        element_size);
   });
 }
 

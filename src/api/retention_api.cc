@@ -111,7 +111,7 @@ kvc_status kvc_manager_list_prompts(kvc_manager* m, char* names, size_t capacity
   return on_manager(m, [&](Manager& manager) {
     KVC_REQUIRE_ARRAY(names, capacity);
     KVC_REQUIRE_POINTER(size);
-    return manager.list_prompts(names, capacity, size);
+    return manager.read(&StateReader::list_prompts, names, capacity, size);
   });
 }
 

@@ -61,9 +61,9 @@ Env Account::env() {
 bool Env::gives_zeroes(size_t size) const {
   if (allocate == allocate_counted) {
     const Env& inner = static_cast<const Account*>(allocator_data)->inner();
-    return !touches && inner.allocate == allocate_aligned && wants_huge_pages(size);
+    return inner.allocate == allocate_aligned && wants_huge_pages(size);
   }
-  return !touches && allocate == allocate_aligned && wants_huge_pages(size);
+  return allocate == allocate_aligned && wants_huge_pages(size);
 }
 
 Env default_env() {

@@ -17,10 +17,10 @@ struct Env {
   bool (*failpoint)(const char* name) = nullptr;  // true = fail here; null in production
   uint64_t table_hash_mask = ~uint64_t{0};
   uint32_t near_tokens = 512;  // of Shape, which tests make small
-  bool touches = false;        // memory is written once when it is allocated
+  bool touches = false;        // all memory is taken from the system when it is allocated
 
   bool fails(const char* name) const { return failpoint != nullptr && failpoint(name); }
-  // Whether allocate() gives this many bytes as zeroes that nobody has touched, and they may stay so.
+  // Whether allocate() gives this many bytes as zeroes.
   bool gives_zeroes(size_t size) const;
 };
 

@@ -2,23 +2,30 @@
 // The memory of one manager: every byte comes from the Env's allocator and is counted. Array is a fixed-size
 // array of plain records from it. Not thread-safe: creation, or under the manager's lock.
 #pragma once
+#include <algorithm>
 #include <cstring>
 #include <type_traits>
 #include <utility>
 
 #include "base/checked.h"
 #include "base/env.h"
+#include "base/pages.h"
 
 namespace kvc {
 
 class Memory {
  public:
-  explicit Memory(const Env& env) : env_(env) {}
+  explicit Memory(const Env& env) : env_(env) { touch_first(0); }
+  // From now on so many bytes at the beginning of each piece are taken from the system at once, or all; the
+  // others when they are first used, when a call waits for a page: a huge one takes 0.1 ms.
+  void touch_first(size_t bytes) { touched_ = env_.touches ? SIZE_MAX : bytes; }
 
   [[nodiscard]] void* allocate(size_t size, size_t alignment) {
     if (env_.fails("memory")) return nullptr;
     void* memory = env_.allocate(env_.allocator_data, size, alignment);
-    if (memory != nullptr) bytes_ += size;
+    if (memory == nullptr) return nullptr;
+    bytes_ += size;
+    if (touched_ != 0) touch_pages(memory, std::min(size, touched_));
     return memory;
   }
   void release(void* memory, size_t size, size_t alignment) {
@@ -32,6 +39,7 @@ class Memory {
  private:
   Env env_;
   uint64_t bytes_ = 0;
+  size_t touched_ = 0;  // of each piece
 };
 
 template <typename T>
@@ -46,7 +54,7 @@ class Array {
   }
 
   // Takes `size` zeroed elements; false if there is no memory or the size overflows. A large array takes
-  // fresh pages of the system: nothing is touched before its first use.
+  // fresh pages of the system: none is touched before its first use, but those of Memory::touch_first().
   [[nodiscard]] bool create(Memory& memory, size_t size) {
     size_t bytes;
     if (!checked_mul(size, sizeof(T), &bytes)) return false;

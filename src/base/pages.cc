@@ -37,6 +37,12 @@ bool ask_for_huge_pages(void* memory, size_t size) {
   return madvise(memory, round_up(size, kHugePage), MADV_HUGEPAGE) == 0;
 }
 
+void touch_pages(void* memory, size_t size) {
+  constexpr size_t kSmallestPage = 4096;
+  auto* const bytes = static_cast<volatile char*>(memory);
+  for (size_t i = 0; i < size; i += kSmallestPage) bytes[i] = 0;
+}
+
 size_t discard_pages(void* memory, size_t size) {
   const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
   const auto at = reinterpret_cast<size_t>(memory);

@@ -20,6 +20,9 @@ void unmap_pages(void* memory, size_t size);
 // system has none.
 bool ask_for_huge_pages(void* memory, size_t size);
 
+// Takes the pages of fresh memory from the system now: writes a zero into each.
+void touch_pages(void* memory, size_t size);
+
 // Gives the whole pages within a piece of allocate_pages() back, until they are touched again: they are zero
 // then. Returns their bytes.
 size_t discard_pages(void* memory, size_t size);

@@ -5,11 +5,19 @@
 #include <kvcache/step.h>
 
 #include <algorithm>
+#include <cstring>
 #include <new>
 
 #include "manager/rebuild.h"
 
 namespace kvc {
+namespace {
+
+// Of each array: that of the positions of a million blocks, and of the tokens of as many. A pool of 10^8
+// blocks begins with its hash table, 1.1 GB, and 0.3 GB.
+constexpr size_t kTouchedAtCreation = size_t{64} << 20;
+
+}  // namespace
 
 Manager::Manager(const Shape& shape, const Env& env)
     : shape_(shape),
@@ -76,6 +84,7 @@ kvc_status Manager::build() {
   // Room for the requests' tables and tails, so that ordinary growth takes nothing from the heap later.
   const uint64_t usual = shape_.num_blocks * 8;
   const uint64_t reserve = usual < (64u << 10) ? 64u << 10 : usual;
+  memory_.touch_first(kTouchedAtCreation);
   if (!events_.create(memory_, env_, shape_.event_capacity) ||
       !blocks_.create(memory_, env_, id_tag_, secret) || !requests_.create(memory_, id_tag_) ||
       !pins_.create(memory_, id_tag_) || !prompts_.create(memory_) || !rows_.create(memory_) ||
@@ -84,8 +93,37 @@ kvc_status Manager::build() {
                 "no memory for %llu blocks, %llu nodes, %llu requests (%llu bytes taken before); use fewer",
                 ull(shape_.num_ids), ull(shape_.max_nodes), ull(shape_.max_requests), ull(memory_.bytes()));
   }
+  memory_.touch_first(0);
   monitor_.publish();
   return KVC_OK;
+}
+
+kvc_status Manager::reset_namespace(uint64_t namespace_id) {
+  return change([&]() -> kvc_status {
+    uint32_t ns = 0;
+    KVC_TRY(blocks_.reset_namespace(namespace_id, &ns));
+    prompts_.drop_stale();
+    requests_.curves().forget(ns);
+    return KVC_OK;
+  });
+}
+
+kvc_status Manager::reset_all() {
+  return change([&]() -> kvc_status {
+    KVC_TRY(blocks_.reset_all());
+    prompts_.drop_stale();
+    requests_.curves().forget(Curves::kAll);
+    return KVC_OK;
+  });
+}
+
+kvc_status Manager::set_prefix_caching(bool on) {
+  if (on && !shape_.caches())
+    return fail(KVC_ERROR_UNSUPPORTED, "the manager was created with KVC_MANAGER_NO_PREFIX_CACHE");
+  return change([&] {
+    if (!on) requests_.stop_publishing_all();
+    return blocks_.set_caches(on), KVC_OK;
+  });
 }
 
 kvc_status Manager::set_quota(uint64_t namespace_id, uint32_t pool, uint64_t min, uint64_t max) {
@@ -99,6 +137,27 @@ kvc_status Manager::set_quota(uint64_t namespace_id, uint32_t pool, uint64_t min
 const char* Manager::take_warning() {
   const std::lock_guard lock(monitor_.mutex());
   return requests_.take_warning();
+}
+
+// The tokens are joined and hashed without the lock.
+kvc_status Manager::allocate_from_prompt(const char* name, const int32_t* tokens, size_t num_tokens,
+                                         const kvc_request_config& config, uint64_t* id,
+                                         uint64_t* num_cached) {
+  Prompts::Text text = {};
+  {
+    const std::lock_guard lock(monitor_.mutex());
+    KVC_TRY(prompts_.copy(name, num_tokens, &text));
+  }
+  if (num_tokens != 0) {
+    std::memcpy(text.tokens.data + (text.span.num_tokens - num_tokens), tokens, num_tokens * sizeof(int32_t));
+  }
+  const kvc_status status = create_request(text.span, config, true, id, num_cached);
+  const std::lock_guard lock(monitor_.mutex());
+  prompts_.give_back(&text);
+  if (status != KVC_OK) return status;
+  if (const Request* request = requests_.peek(*id); request != nullptr)
+    prompts_.bind(requests_.table().index_of(*request), text);
+  return KVC_OK;
 }
 
 kvc_status Manager::append_tokens(uint64_t id, const int32_t* tokens, size_t num_tokens) {

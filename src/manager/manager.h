@@ -22,9 +22,7 @@
 struct kvc_curve_config;
 struct kvc_curve_info;
 struct kvc_event_batch;
-struct kvc_lost_reuse;
 struct kvc_probe_info;
-struct kvc_quota_info;
 struct kvc_rebuild;
 
 namespace kvc {
@@ -186,41 +184,6 @@ class Manager {
     const std::lock_guard lock(monitor_.mutex());
     const StateReader state{shape_, blocks_, requests_, rows_, pins_.table(), prompts_, stepper_, counters_};
     return std::invoke(function, state, arguments...);
-  }
-  kvc_status request_info(uint64_t id, kvc_request_info* info) {
-    return read(&StateReader::request_info, id, info);
-  }
-  kvc_status list_requests(uint64_t* ids, size_t capacity, size_t* count) {
-    return read(&StateReader::list_requests, ids, capacity, count);
-  }
-  kvc_status list_pins(uint64_t* ids, size_t capacity, size_t* count) {
-    return read(&StateReader::list_pins, ids, capacity, count);
-  }
-  kvc_status list_prompts(char* names, size_t capacity, size_t* size) {
-    return read(&StateReader::list_prompts, names, capacity, size);
-  }
-  kvc_status list_namespaces(uint64_t* ids, size_t capacity, size_t* count) {
-    return read(&StateReader::list_namespaces, ids, capacity, count);
-  }
-  kvc_status export_tables(const uint64_t* ids, size_t num_ids, uint32_t group, int32_t fill_id,
-                           int32_t* tables, size_t row_stride) {
-    return read(&StateReader::export_tables, ids, num_ids, group, fill_id, tables, row_stride);
-  }
-  kvc_status export_slots(uint64_t id, uint32_t group, uint64_t first_token, uint64_t num_tokens, void* slots,
-                          size_t element_size) {
-    return read(&StateReader::export_slots, id, group, first_token, num_tokens, slots, element_size);
-  }
-  kvc_status pool_info(uint32_t pool, kvc_pool_info* info) {
-    return read(&StateReader::pool_info, pool, info);
-  }
-  kvc_status lost_reuse(uint32_t group, kvc_lost_reuse* info) {
-    return read(&StateReader::lost_reuse, group, info);
-  }
-  kvc_status quota_info(uint64_t namespace_id, uint32_t pool, kvc_quota_info* info) {
-    return read(&StateReader::quota_info, namespace_id, pool, info);
-  }
-  kvc_status block_info(int32_t block, kvc_block_info* info) {
-    return read(&StateReader::block_info, block, info);
   }
   kvc_status check() { return read(&StateReader::check, env_); }
   uint64_t digest() { return read(&StateReader::digest); }

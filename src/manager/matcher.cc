@@ -155,36 +155,37 @@ Matcher::Head Matcher::find_head(const Prompt& prompt, NodeId parent, size_t len
   return best;
 }
 
+// What a probe has seen.
+struct Matcher::Probe {
+  size_t known = 0;                                     // positions
+  uint64_t available[kMaxPools], most[kMaxPools] = {};  // blocks that there are, and may be
+  uint64_t watermark = 0;
+  bool never = false;  // whether nobody could admit it
+  Head head;
+  uint32_t idle_head = 0;  // groups
+};
+
 // Walks in slices, so that a long prompt does not keep other calls waiting. Between two slices it holds
 // nothing: a probe must not decide whether a position stays cached.
-kvc_status Matcher::probe(const TokenSpan& tokens, const uint64_t& num_admitted, kvc_probe_info* info) {
-  LookupScratch scratch(*this, tokens);
-  KVC_TRY(scratch.status());
+kvc_status Matcher::look_in_slices(LookupScratch& scratch, const uint64_t& num_admitted, Probe* seen) {
   constexpr size_t kSlice = 256;
   const PrefixTree& tree = blocks_.tree();
-  const uint32_t groups = shape_.token_groups();
   const uint32_t needed = shape_.num_groups == 1 ? shape_.full_groups : 0;
+  const size_t num_tokens = scratch.num_tokens();
+  const Least least = least_held(shape_, num_tokens, 0);
   uint64_t most_cached = 0;  // tokens
-  uint64_t available[kMaxPools], most[kMaxPools] = {};
-  uint64_t watermark = 0;
-  bool never = false;
-  const Least least = least_held(shape_, tokens.num_tokens, 0);
-  Head head;
-  uint32_t idle_head = 0;
-
-  size_t known = 0;
-  PrefixTree::Reader reader;
+  TreeReader reader;
   uint64_t epoch = 0;
   for (bool first = true, more = true; more; first = false) {
     const std::lock_guard lock(mutex_);
-    if (!first) tree.leave(reader);
+    if (!first) tree.readers().leave(reader);
     Prompt prompt;
     KVC_TRY(scratch.look(&prompt));
-    if (first) most_cached = blocks_.caches() && tokens.num_tokens != 0 ? tokens.num_tokens - 1 : 0;
+    if (first) most_cached = blocks_.caches() && num_tokens != 0 ? num_tokens - 1 : 0;
     const size_t limit = most_cached / shape_.block_size;
     if (prompt.epoch != epoch) reader.at = kNoNode;  // reset in between: what was seen is gone
     epoch = prompt.epoch;
-    known = is_node(reader.at) ? tree[reader.at].depth + 1 : 0;
+    const size_t known = is_node(reader.at) ? tree[reader.at].depth + 1 : 0;
     const size_t end = known + kSlice < limit ? known + kSlice : limit;
     const NodeId parent = is_node(reader.at) ? reader.at : root_of(prompt.ns);
     const size_t reached = tree.walk(prompt, parent, known, end, needed, scratch.path());
@@ -193,31 +194,39 @@ kvc_status Matcher::probe(const TokenSpan& tokens, const uint64_t& num_admitted,
       scratch.residents()[i] = blocks_.readable(node, blocks_.retired());
       scratch.idle()[i] = idle_groups(node);
     }
-    known = reached;
+    seen->known = reached;
     more = reached == end && end < limit;
     if (more) {
       reader.at = scratch.path()[reached - 1];
-      tree.join(reader);
+      tree.readers().join(reader);
     }
     for (size_t p = 0; p < shape_.num_pools; ++p) {
-      available[p] = blocks_.room(prompt.ns, p);
-      if (!more && shape_.state_groups != 0) most[p] = blocks_.most_room(prompt.ns, p);
+      seen->available[p] = blocks_.room(prompt.ns, p);
+      if (!more && shape_.state_groups != 0) seen->most[p] = blocks_.most_room(prompt.ns, p);
     }
-    watermark = blocks_.num_admitted(prompt.ns, num_admitted) != 0 ? shape_.watermark : 0;
-    if (!more) never = blocks_.pool_that_lacks(least, prompt.ns) != kMaxPools;
+    seen->watermark = blocks_.num_admitted(prompt.ns, num_admitted) != 0 ? shape_.watermark : 0;
+    if (!more) seen->never = blocks_.pool_that_lacks(least, prompt.ns) != kMaxPools;
     if (shape_.reuses_heads() && most_cached != 0 && !more) [[unlikely]] {
-      const size_t length = hit_of(scratch, &known);
-      head = find_head(prompt, length != 0 ? scratch.path()[length - 1] : root_of(prompt.ns), length,
-                       most_cached);
-      if (is_node(head.node)) idle_head = idle_groups(head.node);
+      const size_t length = hit_of(scratch, &seen->known);
+      seen->head = find_head(prompt, length != 0 ? scratch.path()[length - 1] : root_of(prompt.ns), length,
+                             most_cached);
+      if (is_node(seen->head.node)) seen->idle_head = idle_groups(seen->head.node);
     }
   }
+  return KVC_OK;
+}
 
-  size_t length = hit_of(scratch, &known);
+kvc_status Matcher::probe(const TokenSpan& tokens, const uint64_t& num_admitted, kvc_probe_info* info) {
+  LookupScratch scratch(*this, tokens);
+  KVC_TRY(scratch.status());
+  Probe seen;
+  KVC_TRY(look_in_slices(scratch, num_admitted, &seen));
+  const uint32_t groups = shape_.token_groups();
+  size_t length = hit_of(scratch, &seen.known);
   const auto ask = [&] {
     AdmittedSlots slots;
     slots.length = length;
-    slots.cached = info->num_cached = length * shape_.block_size + head.tokens;
+    slots.cached = info->num_cached = length * shape_.block_size + seen.head.tokens;
     slots.known = slots.capacity = tokens.num_tokens;
     Demand demand(shape_.num_pools);
     const auto add_hit = [&](uint32_t g, size_t j) {
@@ -225,18 +234,18 @@ kvc_status Matcher::probe(const TokenSpan& tokens, const uint64_t& num_admitted,
     };
     add_demand(shape_, slots, add_hit, &demand);
     for (uint32_t g = 0; g < shape_.num_token_groups; ++g)
-      demand.blocks[shape_.groups[g].pool] += idle_head >> g & 1;
-    demand.answer_probe(available, shape_.num_pools, watermark, info);
+      demand.blocks[shape_.groups[g].pool] += seen.idle_head >> g & 1;
+    demand.answer_probe(seen.available, shape_.num_pools, seen.watermark, info);
     return shape_.state_groups != 0 && length != 0 &&
-           outgrows_state_pools(shape_, demand, [&](size_t p) { return most[p]; });
+           outgrows_state_pools(shape_, demand, [&](size_t p) { return seen.most[p]; });
   };
-  if (ask()) length = known = 0, ask();
-  if (head.tokens != 0 && info->fits == 0) head = {}, idle_head = 0, ask();
-  info->never_fits = info->fits == 0 && never;
-  const size_t before_cut = longest_common(known, scratch.residents(), KeyList{}, groups);
-  const LostReuse lost = find_lost(known, before_cut, scratch.residents(), groups);
+  if (ask()) length = seen.known = 0, ask();
+  if (seen.head.tokens != 0 && info->fits == 0) seen.head = {}, seen.idle_head = 0, ask();
+  info->never_fits = info->fits == 0 && seen.never;
+  const size_t before_cut = longest_common(seen.known, scratch.residents(), KeyList{}, groups);
+  const LostReuse lost = find_lost(seen.known, before_cut, scratch.residents(), groups);
   info->lost_reuse_tokens =
-      uint64_t{lost.positions} * shape_.block_size - regained_tokens(lost, length, head.tokens);
+      uint64_t{lost.positions} * shape_.block_size - regained_tokens(lost, length, seen.head.tokens);
   return KVC_OK;
 }
 

@@ -72,6 +72,8 @@ class Matcher {
   uint32_t idle_groups(NodeId node) const;
   size_t hit_of(LookupScratch& scratch, size_t* known) const;
   LostReuse find_lost(size_t known, size_t length, const uint32_t* residents, uint32_t groups) const;
+  struct Probe;
+  kvc_status look_in_slices(LookupScratch& scratch, const uint64_t& num_admitted, Probe* seen);
 
   const Shape& shape_;
   const Blocks& blocks_;

@@ -110,12 +110,12 @@ class ContentsReader {
 
   // A reader that rests in the tree meanwhile.
   struct Rest {
-    Rest(const PrefixTree& in, PrefixTree::Reader& one) : tree(in), reader(one) { tree.join(reader); }
-    ~Rest() { tree.leave(reader); }
+    Rest(const PrefixTree& in, TreeReader& one) : tree(in), reader(one) { tree.readers().join(reader); }
+    ~Rest() { tree.readers().leave(reader); }
     Rest(const Rest&) = delete;
     Rest& operator=(const Rest&) = delete;
     const PrefixTree& tree;
-    PrefixTree::Reader& reader;
+    TreeReader& reader;
   };
 
   // Memory for the next slice, so that it grows without the lock.
@@ -227,7 +227,7 @@ class ContentsReader {
   // All positions of a namespace.
   void read_positions(size_t entry) {
     constexpr int kTries = 4;
-    PrefixTree::Reader reader;
+    TreeReader reader;
     reader.moved = moved_here_.data(), reader.moved_capacity = moved_here_.size();
     first_position_ = out_.positions.size();
     for (int i = 0; i < kTries && is_same_epoch(index_of_[entry], entry); ++i) {
@@ -240,7 +240,7 @@ class ContentsReader {
 
   // What is below reader.at from its child `next` on, newest sibling first, depth first; with `only` no more
   // than that child and what is below. False: there is no more to read.
-  bool walk(size_t entry, PrefixTree::Reader& reader, NodeId next, NodeId only) {
+  bool walk(size_t entry, TreeReader& reader, NodeId next, NodeId only) {
     const PrefixTree& tree = state_.tree();
     const NodeId top = reader.at;
     for (;;) {
@@ -266,7 +266,7 @@ class ContentsReader {
   }
 
   // A pause in which the reader keeps its place. `positions`: that come next at most.
-  bool rest(size_t entry, PrefixTree::Reader& reader, NodeId* next, size_t positions = SlicedHold::kSlice) {
+  bool rest(size_t entry, TreeReader& reader, NodeId* next, size_t positions = SlicedHold::kSlice) {
     const uint32_t ns = index_of_[entry];
     reader.behind = *next, reader.num_moved = 0;
     {
@@ -285,7 +285,7 @@ class ContentsReader {
   }
 
   // What has come before its siblings since, and may have been behind the walk: its way, and all below.
-  bool read_moved(size_t entry, PrefixTree::Reader& reader) {
+  bool read_moved(size_t entry, TreeReader& reader) {
     const PrefixTree& tree = state_.tree();
     const uint32_t ns = index_of_[entry];
     const auto visits = [&](NodeId id) {

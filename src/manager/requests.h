@@ -3,9 +3,9 @@
 // changes state. All but fill() are used under the manager's lock.
 //
 // lifecycle.cc creates and admits, headroom.cc says what admissions take ahead, growth.cc extends and
-// commits, usual.cc the same for the usual decode step, shrink.cc releases, truncates and forks, states.cc
-// places recurrent states, cross.cc keeps the blocks of encoders, fills.cc follows who computes what,
-// hints.cc keeps what the engine says of their future.
+// commits, usual.cc the same for the usual decode step, shrink.cc releases and truncates, fork.cc forks,
+// states.cc places recurrent states, cross.cc keeps the blocks of encoders, fills.cc follows who computes
+// what, hints.cc keeps what the engine says of their future.
 #pragma once
 #include "manager/admission.h"
 #include "manager/blocks.h"
@@ -296,6 +296,9 @@ class Requests {
       drop_copies_to_released();
   }
   void drop_copies_to_released();
+
+  // fork.cc
+  void share_blocks(Request& parent, Request& child, size_t positions);
 
   // cross.cc, for managers that have cross groups
   bool reserve_cross_hashes(Request& request);

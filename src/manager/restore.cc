@@ -319,29 +319,28 @@ ExtraKey Restore::key_of(const Contents::Position& position, const ExtraSpan& sp
   return key;
 }
 
-kvc_status Restore::publish() {
+// The extra keys of the positions that are needed: all that may fail.
+kvc_status Restore::make_extras(std::vector<std::vector<ExtraKey>>* keys,
+                                std::vector<std::unique_ptr<ExtraRecords>>* extras) {
   const size_t count = contents_.positions.size();
-  std::vector<NodeId> nodes(count, kNoNode);
-  std::vector<std::vector<ExtraKey>> keys(count);  // all over one block each, so no view needs links
-  std::vector<std::unique_ptr<ExtraRecords>> extras(count);
-  std::vector<uint8_t> has_ages(lines_.size(), 0);  // by pool
-  const auto num_lists = static_cast<size_t>(manager_.shape_.lists_per_pool());
-  const Guard lock(manager_.monitor_);
-  KVC_TRY(check_new());
-  Blocks& blocks = manager_.blocks_;
-  // All that may fail comes first.
+  keys->resize(count);
+  extras->resize(count);
   for (size_t i = 0; i < count; ++i) {
     if (needed_[i] == 0) continue;
     const Contents::Position& position = contents_.positions[i];
+    std::vector<ExtraKey>& own = (*keys)[i];
     for (uint32_t s = 0; s < position.num_spans; ++s)
-      keys[i].push_back(key_of(position, contents_.spans[position.first_span + s]));
-    extras[i] = std::make_unique<ExtraRecords>(manager_.arena_, KeyList{keys[i].data(), keys[i].size()},
-                                               position.depth, position.depth + 1, contents_.block_size);
-    if (!extras[i]->ok())
+      own.push_back(key_of(position, contents_.spans[position.first_span + s]));
+    (*extras)[i] = std::make_unique<ExtraRecords>(manager_.arena_, KeyList{own.data(), own.size()},
+                                                  position.depth, position.depth + 1, contents_.block_size);
+    if (!(*extras)[i]->ok())
       return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory for the extra keys of %zu positions", count);
   }
-  const uint64_t now = blocks.now();
-  // Which blocks come to a position, in the order of the positions.
+  return KVC_OK;
+}
+
+// Which blocks come to a position, in the order of the positions.
+std::vector<std::pair<uint32_t, Restore::Entry>> Restore::by_position() const {
   std::vector<std::pair<uint32_t, Entry>> attached;
   attached.reserve(num_taken_);
   for (const std::vector<Entry>& line : lines_) {
@@ -349,10 +348,17 @@ kvc_status Restore::publish() {
   }
   std::stable_sort(attached.begin(), attached.end(),
                    [](const auto& a, const auto& b) { return a.first < b.first; });
-  set_quotas();  // nothing fails from here on
-  blocks.carry_lineage(contents_.lineage);
+  return attached;
+}
+
+// `nodes`: room for those of all positions.
+void Restore::publish_positions(const std::vector<std::unique_ptr<ExtraRecords>>& extras,
+                                const std::vector<std::pair<uint32_t, Entry>>& attached,
+                                std::vector<NodeId>& nodes) {
+  Blocks& blocks = manager_.blocks_;
+  const uint64_t now = blocks.now();
   size_t next = 0;
-  for (size_t i = 0; i < count; ++i) {
+  for (size_t i = 0; i < nodes.size(); ++i) {
     if (needed_[i] == 0) continue;
     const Contents::Position& position = contents_.positions[i];
     const uint32_t ns = ns_[position.ns].index;
@@ -368,47 +374,70 @@ kvc_status Restore::publish() {
                           std::max<uint32_t>(position.uses, 1), position.level, until);
     }
   }
+}
+
+// Brings a line into the order in which its blocks came, list by list, or as they came, which is the same
+// unless fragments were moved. Those in use come now, behind all others. Whether their ages are known.
+bool Restore::order_by_age(uint32_t pool) {
+  std::vector<Entry>& line = lines_[pool];
+  const bool moved = manager_.shape_.policy->moves_fragments;
+  const auto key = [&](const Entry& entry) {
+    const Contents::Cached& one = cached(entry);
+    return one.in_use != 0 ? uint64_t{0} : one.age + 1;
+  };
+  std::sort(line.begin(), line.end(), [&](const Entry& a, const Entry& b) {
+    if (!moved && key(a) != key(b)) return key(a) > key(b);
+    return a.pool != b.pool ? a.pool < b.pool : a.index < b.index;
+  });
+  uint64_t oldest = 0, in_use = 0;
+  bool ages = true;
+  for (size_t i = 0; i < line.size(); ++i) {
+    const Contents::Cached& one = cached(line[i]);
+    in_use += one.in_use;
+    oldest = std::max(oldest, one.age);
+    if (one.in_use != 0) continue;
+    ages = ages && one.age != 0 && (moved || i == 0 || key(line[i]) < key(line[i - 1]));
+  }
+  if (ages) manager_.blocks_.begin_clock(pool, oldest + in_use);
+  return ages;
+}
+
+void Restore::set_ages(uint32_t pool) {
+  Blocks& blocks = manager_.blocks_;
+  uint64_t came = 0;  // behind all others, and are still there
+  for (const Entry& entry : lines_[pool])
+    came += cached(entry).in_use != 0 && blocks.pool()[block_of(entry)].list == List::kLru;
+  for (uint64_t left = came; const Entry& entry : lines_[pool]) {
+    if (blocks.pool()[block_of(entry)].list != List::kLru) continue;
+    blocks.set_age(block_of(entry), cached(entry).in_use != 0 ? left-- : cached(entry).age + came);
+  }
+}
+
+kvc_status Restore::publish() {
+  std::vector<std::vector<ExtraKey>> keys;  // all over one block each, so no view needs links
+  std::vector<std::unique_ptr<ExtraRecords>> extras;
+  std::vector<uint8_t> has_ages(lines_.size(), 0);  // by pool
+  const Guard lock(manager_.monitor_);
+  KVC_TRY(check_new());
+  Blocks& blocks = manager_.blocks_;
+  KVC_TRY(make_extras(&keys, &extras));
+  const auto attached = by_position();
+  std::vector<NodeId> nodes(contents_.positions.size(), kNoNode);
+  set_quotas();  // nothing fails from here on
+  blocks.carry_lineage(contents_.lineage);
+  publish_positions(extras, attached, nodes);
   const bool same_lists = contents_.policy == manager_.shape_.policy_number &&
                           contents_.policy_weight == manager_.shape_.policy_weight &&
-                          (contents_.has_levels != 0) == manager_.shape_.has_hints() && num_lists != 1;
+                          (contents_.has_levels != 0) == manager_.shape_.has_hints() &&
+                          manager_.shape_.lists_per_pool() != 1;
   for (uint32_t p = 0; p < lines_.size(); ++p) {
-    std::vector<Entry>& line = lines_[p];
-    uint64_t oldest = 0, in_use = 0;  // those in use come now, behind all others
-    bool ages = same_lists;
-    if (same_lists) {  // list by list, or as they came, which is the same unless fragments were moved
-      const bool moved = manager_.shape_.policy->moves_fragments;
-      const auto key = [&](const Entry& entry) {
-        const Contents::Cached& one = cached(entry);
-        return one.in_use != 0 ? uint64_t{0} : one.age + 1;
-      };
-      std::sort(line.begin(), line.end(), [&](const Entry& a, const Entry& b) {
-        if (!moved && key(a) != key(b)) return key(a) > key(b);
-        return a.pool != b.pool ? a.pool < b.pool : a.index < b.index;
-      });
-      for (size_t i = 0; i < line.size(); ++i) {
-        const Contents::Cached& one = cached(line[i]);
-        in_use += one.in_use;
-        oldest = std::max(oldest, one.age);
-        if (one.in_use != 0) continue;
-        ages = ages && one.age != 0 && (moved || i == 0 || key(line[i]) < key(line[i - 1]));
-      }
-      if (ages) blocks.begin_clock(p, oldest + in_use);
-    }
-    for (const Entry& entry : line) blocks.end_taken(block_of(entry));
-    has_ages[p] = ages;
+    has_ages[p] = same_lists && order_by_age(p);
+    for (const Entry& entry : lines_[p]) blocks.end_taken(block_of(entry));
   }
   for (size_t i = 0; i < registered_; ++i)
     manager_.prompts_.pin_again(contents_.prompts[i].name.c_str(), contents_.prompts[i].num_pinned);
-  for (uint32_t p = 0; p < lines_.size(); ++p) {
-    if (!has_ages[p]) continue;
-    uint64_t came = 0;  // behind all others, and are still there
-    for (const Entry& entry : lines_[p])
-      came += cached(entry).in_use != 0 && blocks.pool()[block_of(entry)].list == List::kLru;
-    for (uint64_t left = came; const Entry& entry : lines_[p]) {
-      if (blocks.pool()[block_of(entry)].list != List::kLru) continue;
-      blocks.set_age(block_of(entry), cached(entry).in_use != 0 ? left-- : cached(entry).age + came);
-    }
-  }
+  for (uint32_t p = 0; p < lines_.size(); ++p)
+    if (has_ages[p] != 0) set_ages(p);
   if (!cache_only_) {
     for (const Contents::Quota& quota : contents_.quotas) blocks.keep_to_quota(quota.cls, quota.pool);
   }

@@ -49,6 +49,14 @@ class Restore {
   kvc_status open_namespaces();
   kvc_status check_request(size_t index) const;
   kvc_status create_requests();
+  kvc_status make_extras(std::vector<std::vector<ExtraKey>>* keys,
+                         std::vector<std::unique_ptr<ExtraRecords>>* extras);
+  std::vector<std::pair<uint32_t, Entry>> by_position() const;
+  void publish_positions(const std::vector<std::unique_ptr<ExtraRecords>>& extras,
+                         const std::vector<std::pair<uint32_t, Entry>>& attached,
+                         std::vector<NodeId>& nodes);
+  bool order_by_age(uint32_t pool);
+  void set_ages(uint32_t pool);
   kvc_status publish();
   void give_all_back();
   ExtraKey key_of(const Contents::Position& position, const ExtraSpan& span) const;

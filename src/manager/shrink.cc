@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Requests that give blocks back: freed, preempted, truncated; and forks, which share them. The order of
-// release decides the order of eviction: docs/SEMANTICS.md.
+// Requests that give blocks back: freed, preempted, truncated. The order of release decides the order of
+// eviction: docs/SEMANTICS.md.
 #include <algorithm>
 
 #include "manager/requests.h"
@@ -264,76 +264,6 @@ void Requests::cut_blocks(Request& request, uint64_t tokens, size_t kept) {
   for (uint32_t g = 0; g < shape_.num_token_groups; ++g) {
     request.groups[g].cut(positions, std::min(positions, shape_.dropped_below(g, tokens)));
   }
-}
-
-kvc_status Requests::fork(Request& parent, uint64_t* child_id) {
-  if (shape_.has_cross() && parent.cross_pending) {  // two requests would write the same blocks
-    return fail(
-        KVC_ERROR_BUSY,
-        "the encoder's %llu tokens of the request are not written yet; compute and commit a token first",
-        ull(parent.cross_tokens));
-  }
-  if (!has_windows(parent, parent.committed)) {
-    return fail(KVC_ERROR_BUSY,
-                "the transfer of the request is not committed: a fork would lack the window before token %u; "
-                "commit %llu tokens first",
-                parent.committed, ull(transferred(parent)));
-  }
-  Request* taken = nullptr;
-  KVC_TRY(take_record(parent.ns, &taken));
-  Request& child = *taken;
-  const size_t full = shape_.by_block.divide(parent.committed);
-  const size_t published = full < parent.published ? full : parent.published;  // more may be filling
-  const auto first = static_cast<uint32_t>(published * shape_.block_size);
-  const uint32_t unpublished = parent.committed - first;
-  const size_t positions = shape_.positions_of(parent.committed);
-  const uint32_t num_keys = parent.keys_within(parent.committed);
-  if (!child.tail.reserve(arena_, unpublished + 2 * shape_.block_size, 0) ||
-      !reserve_tables(child, positions) ||
-      !child.keys.reserve(arena_, num_keys + parent.ends_inside_key(parent.committed), 0) ||
-      !gather_tokens(parent, published) || (shape_.has_cross() && !reserve_cross_fork(parent, child))) {
-    discard(child);
-    return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory for a fork of %u tokens", parent.committed);
-  }
-  if (const kvc_status status = check_fork_states(parent); status != KVC_OK) {
-    discard(child);
-    return status;
-  }
-
-  if (unpublished != 0) std::memcpy(child.tail.data, parent.token(first), unpublished * sizeof(int32_t));
-  if (num_keys != 0) std::memcpy(child.keys.data, parent.keys.data, num_keys * sizeof(ExtraKey));
-  child.fork_from(parent, positions, published, num_keys);
-  child.cut_keys(child.known);
-  if (shape_.has_hints()) {
-    RequestHints& hints = hints_[table_.index_of(child)];
-    hints = hints_[table_.index_of(parent)];
-    hints.session_over = false;
-  }
-  if (shape_.has_fills()) {
-    fills_[table_.index_of(child)].wait_until = fills_[table_.index_of(parent)].wait_until;
-    fills_[table_.index_of(child)].admission = ++admissions_;
-  }
-  blocks_.move_cursor(&child.cursor, cursor_at(parent, published));
-  child.set_chain(is_node(child.cursor) ? blocks_.tree()[child.cursor].key : matcher_.root(child.ns),
-                  child.published);
-  const uint32_t copied = states_inside(parent);
-  for (uint32_t g = 0; g < shape_.num_token_groups; ++g) {
-    child.groups[g].dropped = std::min(parent.groups[g].dropped, shape_.dropped_below(g, parent.committed));
-    const size_t shared = positions - (copied >> g & 1);
-    if (shared != positions) copy_state(parent, child, g);
-    for (size_t j = 0; j < shared; ++j) {
-      const BlockId block = parent.groups[g].blocks.data[j];
-      child.groups[g].blocks.data[j] = block;
-      if (is_block(block)) blocks_.share(block);
-    }
-  }
-  if (shape_.has_cross()) [[unlikely]]
-    fork_cross(parent, child);
-  ++num_admitted_;
-  blocks_.count_admitted(child.ns, 1);
-  table_.publish(child);
-  *child_id = child.id;
-  return KVC_OK;
 }
 
 void Requests::take_copies(kvc_block_copy* copies) {

@@ -43,7 +43,7 @@ bool PrefixTree::create(Memory& memory, size_t max_nodes, uint32_t block_size, s
   size_t row_tokens;
   if (!checked_mul(places, block_size, &row_tokens)) return false;
   if (!nodes_.create(memory, places) || !rows_.create(memory, row_tokens) ||
-      !buckets_.create(memory, buckets) || !copy_before_.create(memory, pool_.num_ids())) {
+      !buckets_.create(memory, buckets) || !copies_.create(memory)) {
     return false;
   }
   if (num_groups > 1 && !more_.create(memory, places * (num_groups - 1))) return false;
@@ -280,10 +280,7 @@ void PrefixTree::begin_residence(NodeId id) {
   (*this)[youngest].sibling_prev = id;
   node.sibling_next = std::exchange(youngest, id);
   node.sibling_prev = kNoNode;
-  for (Reader* reader = readers_; reader != nullptr; reader = reader->next) {
-    if (reader->num_moved < reader->moved_capacity) reader->moved[reader->num_moved] = id;
-    ++reader->num_moved;
-  }
+  readers_.note_moved(id);
 }
 
 void PrefixTree::end_residence(NodeId id) {
@@ -309,16 +306,6 @@ void PrefixTree::end_residence(NodeId id) {
   for (; at != id; at = identities_.way_down(at)) begin_waypoint(at, group);
 }
 
-// Out of line: readers are rare.
-[[gnu::noinline]] void PrefixTree::fall_back(NodeId dead) {
-  const NodeId behind = (*this)[dead].sibling_next;  // it may be dead too, and wait for its end
-  for (Reader* reader = readers_; reader != nullptr; reader = reader->next) {
-    if (reader->at != dead && reader->behind != dead) continue;
-    reader->behind = behind;
-    if (reader->at == dead) reader->at = (*this)[dead].parent;
-  }
-}
-
 // Chains are short and new nodes come first, so walking one costs less than links back would.
 template <bool kPlain>
 inline void PrefixTree::take_from_table(NodeId id) {
@@ -326,8 +313,7 @@ inline void PrefixTree::take_from_table(NodeId id) {
   Node& node = nodes[raw(id)];
   node.listed = 0;
   if (!kPlain && events_.enabled() && identities_.is_waypoint(id)) end_waypoint(id);
-  if (!kPlain && readers_ != nullptr) [[unlikely]]
-    fall_back(id);
+  if (!kPlain) tell_readers(id);
   int32_t& bucket = buckets_[bucket_of(node.key)];
   if (bucket == raw(id)) {
     bucket = raw(node.hash_next);
@@ -402,8 +388,7 @@ bool PrefixTree::reclaim() {
   if (is_node(orphans_)) {
     const NodeId id = orphans_;
     orphans_ = (*this)[id].hash_next;
-    if (readers_ != nullptr) [[unlikely]]
-      fall_back(id);
+    tell_readers(id);
     if (const NodeId parent = free_node<false>(id); is_node(parent) && unused((*this)[parent])) bury(parent);
   }
   if (free_nodes() == 0) return false;

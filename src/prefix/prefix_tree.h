@@ -15,17 +15,18 @@
 //
 // Invariants: a node is in its bucket's chain exactly while it is alive; siblings are linked newest first;
 // `resident` has a bit per group with a block; block_of() is the first of the copies, which form a ring
-// (copies.cc). A death goes up a bounded number of ancestors; the others wait in the list of orphans, out of
-// the table. Not thread-safe.
+// (copy_ring.h). A death goes up a bounded number of ancestors; the others wait in the list of orphans, out
+// of the table. Not thread-safe.
 #pragma once
 #include "base/hash.h"
 #include "observe/counters.h"
 #include "observe/event_ring.h"
-#include "pool/block_pool.h"
+#include "prefix/copy_ring.h"
 #include "prefix/extra_keys.h"
 #include "prefix/identities.h"
 #include "prefix/namespace_table.h"
 #include "prefix/retention.h"
+#include "prefix/tree_readers.h"
 #include "prefix/uses.h"
 
 namespace kvc {
@@ -59,29 +60,6 @@ struct Prompt {
 
 class PrefixTree {
  public:
-  // A position to which a reader returns after others have changed the tree. It keeps nothing alive: if the
-  // position dies, the reader falls back to its parent. So no reader decides whether a position lives, and
-  // readers are no part of the tree's content.
-  struct Reader {
-    NodeId at = kNoNode;  // a root or kNoNode: no position
-    // Of a walk: the child of `at` that comes next. If it dies, the one behind it; and if `at` dies, the one
-    // behind `at`.
-    NodeId behind = kNoNode;
-    // Of a walk: nodes that have come before their siblings. Those that find no room are counted, too.
-    NodeId* moved = nullptr;
-    size_t num_moved = 0, moved_capacity = 0;
-    Reader* next = nullptr;
-  };
-  void join(Reader& reader) const {
-    reader.next = readers_;
-    readers_ = &reader;
-  }
-  void leave(Reader& reader) const {
-    Reader** link = &readers_;
-    while (*link != &reader) link = &(*link)->next;
-    *link = reader.next;
-  }
-
   PrefixTree(BlockPool& pool, NamespaceTable& namespaces, Arena& arena, EventRing& events, Counters& counters)
       : pool_(pool), namespaces_(namespaces), arena_(arena), events_(events), counters_(counters) {}
 
@@ -199,9 +177,7 @@ class PrefixTree {
     if (unused(node)) bury(position);
   }
   // The usual tree and time: one group, and nobody who must know what happens to positions.
-  bool is_plain() const {
-    return num_groups_ == 1 && !annotates_ && readers_ == nullptr && !events_.enabled();
-  }
+  bool is_plain() const { return num_groups_ == 1 && !annotates_ && !readers_.any() && !events_.enabled(); }
   // Then: detach() of the only block of a position.
   void detach_only(NodeId id);
   // `to`, which is not published, takes the place of a published block; the caller moves the
@@ -215,7 +191,7 @@ class PrefixTree {
   uint64_t quiet_arrivals() const { return quiet_arrivals_; }
   // Whether the ring of copies is intact at the block.
   bool in_ring(BlockId block) const;
-  size_t num_copies(BlockId block) const;
+  size_t num_copies(BlockId block) const { return copies_.count(block); }
 
   // Uses, for policies that ask for them. A position has at most those of the position before it, unless that
   // has no block: so it does not stay longer.
@@ -291,6 +267,7 @@ class PrefixTree {
   bool places_intact() const;
 
   Identities& identities() { return identities_; }
+  TreeReaders& readers() const { return readers_; }
   uint64_t rejected_candidates() const { return rejected_; }
 
  private:
@@ -334,12 +311,11 @@ class PrefixTree {
   void reuse_dead();
   void release_extra(Node& node);
   void attach_copy(NodeId id, size_t group, BlockId block);
-  BlockId copy_before(BlockId block) const;
-  void join(BlockId block, BlockId next);
-  void link_before(BlockId block, BlockId next);
-  void unlink(BlockId block);
   bool last_dead_child(Node& node);
-  void fall_back(NodeId dead);
+  void tell_readers(NodeId dead) {
+    if (readers_.any()) [[unlikely]]
+      readers_.fall_back(dead, (*this)[dead].parent, (*this)[dead].sibling_next);
+  }
   NodeId make(NodeId parent, uint64_t key, const int32_t* tokens, ExtraRecord* extra, uint32_t ns,
               uint64_t epoch);
   template <bool kPlain>
@@ -369,10 +345,10 @@ class PrefixTree {
   EventRing& events_;
   Counters& counters_;
   Array<Node> nodes_;
-  Array<int32_t> rows_;         // tokens, block_size per node
-  Array<BlockId> more_;         // first copies of groups 1.. per node
-  Array<int32_t> buckets_;      // first node, -1 = none
-  Array<BlockId> copy_before_;  // ring of copies, backwards; of blocks that have others
+  Array<int32_t> rows_;     // tokens, block_size per node
+  Array<BlockId> more_;     // first copies of groups 1.. per node
+  Array<int32_t> buckets_;  // first node, -1 = none
+  CopyRing copies_{pool_};
   Identities identities_{*this, namespaces_, events_};  // only with events
   Array<NodeId> dead_;  // the dead that wait: num_dead_ from first_dead_ on, in a ring
   size_t first_dead_ = 0, num_dead_ = 0;
@@ -394,7 +370,7 @@ class PrefixTree {
   NodeId recently_freed_[kRecent] = {};
   uint32_t num_freed_ = 0;
   NodeId orphans_ = kNoNode;
-  mutable Reader* readers_ = nullptr;  // between two slices
+  mutable TreeReaders readers_;  // between two slices
   bool stream_ = false;
   mutable uint64_t rejected_ = 0;
   uint64_t quiet_arrivals_ = 0;

@@ -4,6 +4,11 @@
 #include "base/memory.h"
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <vector>
 
 #include "base/counting_heap.h"
 
@@ -94,6 +99,42 @@ TEST_F(ArrayTest, TheFailpointNamedMemoryFailsBeforeTheAllocator) {
 TEST_F(ArrayTest, ReleasingNothingCountsNothing) {
   memory_.release(nullptr, 100, 64);
   EXPECT_EQ(memory_.bytes(), 0u);
+}
+
+// Of an array of 16 MiB: which bytes the system has given.
+size_t touched_bytes(const Env& env, size_t first) {
+  const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  Memory memory(env);
+  memory.touch_first(first);
+  Array<char> array;
+  EXPECT_TRUE(array.create(memory, size_t{16} << 20));
+  std::vector<unsigned char> resident(array.size() / page);
+  EXPECT_EQ(mincore(array.data(), array.size(), resident.data()), 0);
+  size_t touched = 0;
+  while (touched < resident.size() && (resident[touched] & 1) != 0) ++touched;
+  for (size_t i = touched; i < resident.size(); ++i) EXPECT_EQ(resident[i] & 1, 0) << i;
+  EXPECT_TRUE(std::all_of(array.data(), array.data() + array.size(), [](char byte) { return byte == 0; }));
+  return touched * page;
+}
+
+TEST(Memory, PagesAreTouchedUpToABound) {
+  Env env = default_env();
+  EXPECT_EQ(touched_bytes(env, 0), 0u);
+  EXPECT_EQ(touched_bytes(env, size_t{4} << 20), size_t{4} << 20);
+  EXPECT_EQ(touched_bytes(env, SIZE_MAX), size_t{16} << 20);
+  env.touches = true;
+  EXPECT_EQ(touched_bytes(env, 0), size_t{16} << 20);
+}
+
+TEST(Memory, ABoundHoldsForWhatIsTakenBehindIt) {
+  Memory memory(default_env());
+  memory.touch_first(SIZE_MAX);
+  memory.touch_first(0);
+  Array<char> array;
+  ASSERT_TRUE(array.create(memory, size_t{4} << 20));
+  unsigned char resident = 1;
+  EXPECT_EQ(mincore(array.data(), 4096, &resident), 0);
+  EXPECT_EQ(resident & 1, 0);
 }
 
 }  // namespace
