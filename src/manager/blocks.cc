@@ -82,10 +82,16 @@ kvc_status Blocks::refuse_for_good(const Least& least, size_t pool, uint32_t ns,
       most < size ? "change the quotas" : "enlarge the pool");
 }
 
-// Detaches a block of LRU and counts it; it stays in the list.
-void Blocks::evict(BlockId victim) {
-  const Block& block = pool_[victim];
+// Detaches a block of LRU and counts it; it stays in the list. `plain`: the tree is plain, and no quotas are
+// on.
+void Blocks::evict(BlockId victim, bool plain) {
+  Block& block = pool_[victim];
   const Node& node = tree_[block.node];
+  if (plain && block.next_copy == victim && !tree_.stale(node)) {
+    --namespaces_.cached(node.ns, block.pool);
+    ++counters_.evictions;
+    return tree_.detach_only(std::exchange(block.node, kNoNode));
+  }
   if (tree_.stale(node)) [[unlikely]] {
     --pool_.counts(block.pool).stale;
   } else {
@@ -95,17 +101,6 @@ void Blocks::evict(BlockId victim) {
     ++counters_.evictions;
   }
   detach(victim);
-}
-
-// The usual eviction, in a plain tree and without quotas. False, and nothing has changed, if it is another.
-inline bool Blocks::evict_plain(BlockId victim) {
-  Block& block = pool_[victim];
-  const Node& node = tree_[block.node];
-  if (block.next_copy != victim || tree_.stale(node)) return false;
-  --namespaces_.cached(node.ns, block.pool);
-  ++counters_.evictions;
-  tree_.detach_only(std::exchange(block.node, kNoNode));
-  return true;
 }
 
 void Blocks::free_evicted(BlockId victim) {
@@ -137,7 +132,7 @@ void Blocks::pop(uint32_t group, uint32_t ns, size_t count, BlockId* out) {
   for (; i < count; ++i) {
     const BlockId victim = out[i] = lru.head();
     look_ahead(pool, victim);
-    if (!plain || !evict_plain(victim)) evict(victim);
+    evict(victim, plain);
     lru.take();
   }
 }

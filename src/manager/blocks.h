@@ -277,14 +277,17 @@ class Blocks {
   void make_private(const GroupTable* groups, size_t position);
   // Makes a published block private or free; false if it is not published.
   bool unpublish(BlockId id);
-  // The usual publication, in a plain manager: the position behind the cursor, which nobody else knows,
-  // without extra keys. False, and nothing has changed, if this is not that, or no node is free.
-  bool publish_next(NodeId* cursor, uint64_t key, const int32_t* tokens, BlockId block, uint32_t ns,
-                    uint64_t epoch) {
-    NodeId last = *cursor;
-    if (!tree_.has_place() || tree_.publish_chain(last, &key, tokens, &block, 1, ns, epoch) == 0)
+  // The usual publication, in a plain manager without curves: a request's next position, which has no extra
+  // keys and which nobody else knows; the chain covers it. False, and nothing has changed, if it is not that,
+  // or if no node is free.
+  bool publish_next(Request& request) {
+    NodeId last = request.cursor;
+    const size_t position = request.published;
+    if (!tree_.has_place() ||
+        tree_.publish_chain(last, &request.chain, request.token(request.published_tokens()),
+                            request.groups[0].blocks.data + position, 1, request.ns, request.epoch) == 0)
       return false;
-    move_cursor(cursor, last);
+    move_cursor(&request.cursor, last);
     return true;
   }
   // Frees what nobody holds at a position; returns the number of blocks.
@@ -469,8 +472,7 @@ class Blocks {
     tree_.detach(id);
   }
   void look_ahead(uint32_t pool, BlockId victim);
-  void evict(BlockId victim);
-  bool evict_plain(BlockId victim);
+  void evict(BlockId victim, bool plain = false);
   void free_evicted(BlockId victim);
   bool evict_position(uint32_t ns);
   // Takes a block that is found again out of LRU or FENCED, before a hold is added.

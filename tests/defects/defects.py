@@ -302,7 +302,7 @@ DEFECTS = [
     ("room for changes does not count what a preempted request has learned", "src/manager/step_check.cc",
      "tokens = view_.capacity_for(*request, request->known + learned);", "tokens = view_.capacity_for(*request, request->known + 0 * learned);"),
     ("a request named twice is extended twice", "src/manager/decode.cc", "request.stepped != step_id && ", ""),
-    ("what a reset left behind is evicted as if it counted", "src/manager/blocks.cc", "if (block.next_copy != victim || tree_.stale(node)) return false;", "if (block.next_copy != victim) return false;"),
+    ("what a reset left behind is evicted as if it counted", "src/manager/blocks.cc", "plain && block.next_copy == victim && !tree_.stale(node)", "plain && block.next_copy == victim"),
     ("a request of before a reset publishes in a decode step", "src/manager/usual.cc", " || stale(request))", ")"),
     ("a block with extra keys is published without them in a decode step", "src/manager/usual.cc", " || request.num_keys != 0", ""),
     ("a decode step takes a block that is not there", "src/manager/usual.cc", " ||\n        blocks_.pool().counts(0).available() == 0", ""),
