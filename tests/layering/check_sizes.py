@@ -18,11 +18,11 @@ BARE = re.compile(r"(?<!for )[(,]\s*(?:const )?uint32_t (ns|group|pool|cls)\b(?=
 # What is counted: its name, the limit, the goal.
 LIMITS = [
     ("classes of more than 60 methods", 7, 0),
-    ("methods of the largest class", 159, METHODS),
-    ("functions of more than 60 lines", 22, 0),
-    ("lines of the longest function", 107, LINES),
+    ("methods of the largest class", 161, METHODS),
+    ("functions of more than 60 lines", 16, 0),
+    ("lines of the longest function", 100, LINES),
     ("conditions on features in src/manager", 141, 30),
-    ("parameters `uint32_t ns`, `group`, `pool`, `cls`", 317, 0),
+    ("parameters `uint32_t ns`, `group`, `pool`, `cls`", 319, 0),
 ]
 
 NOISE = re.compile(r'//[^\n]*|/\*.*?\*/|R"(\w*)\(.*?\)\1"|"(?:\\.|[^"\\\n])*"|(?<!\w)\'(?:\\.|[^\'\\\n])+\'', re.S)
