@@ -99,8 +99,8 @@ kvc_status read_pools(const kvc_manager_config& config, Shape* shape) {
   return KVC_OK;
 }
 
-kvc_status read_group(const kvc_group_config& group, size_t g, Shape* shape) {
-  GroupShape& out = shape->groups[g];
+// Whether its numbers are those of its kind.
+kvc_status check_group(const kvc_group_config& group, size_t g, const Shape& shape) {
   const bool window = group.kind == KVC_GROUP_SLIDING_WINDOW, chunks = group.kind == KVC_GROUP_CHUNKED_LOCAL,
              state = group.kind == KVC_GROUP_STATE, cross = group.kind == KVC_GROUP_CROSS;
   if (group.kind != KVC_GROUP_FULL && !window && !chunks && !state && !cross) {
@@ -111,8 +111,8 @@ kvc_status read_group(const kvc_group_config& group, size_t g, Shape* shape) {
   }
   if (group.reserved != 0)
     return fail(KVC_ERROR_UNSUPPORTED, "group %zu: reserved is %u and must be 0", g, group.reserved);
-  if (group.pool >= shape->num_pools)
-    return invalid("group %zu takes from pool %u, there are %u", g, group.pool, shape->num_pools);
+  if (group.pool >= shape.num_pools)
+    return invalid("group %zu takes from pool %u, there are %u", g, group.pool, shape.num_pools);
   if (window && group.window_tokens == 0)
     return invalid("group %zu: window_tokens is 0; a sliding window reads at least 1 token", g);
   if (chunks && group.chunk_tokens == 0)
@@ -133,10 +133,18 @@ kvc_status read_group(const kvc_group_config& group, size_t g, Shape* shape) {
     return invalid("group %zu: retention_tokens is %llu; %s keeps all blocks: set 0", g,
                    ull(group.retention_tokens), cross ? "cross-attention" : "full attention");
   }
-  if (group.retention_tokens % shape->block_size != 0 && group.retention_tokens != KVC_NO_RETENTION) {
+  if (group.retention_tokens % shape.block_size != 0 && group.retention_tokens != KVC_NO_RETENTION) {
     return invalid("group %zu: retention_tokens is %llu and must be a multiple of block_size, %u", g,
-                   ull(group.retention_tokens), shape->block_size);
+                   ull(group.retention_tokens), shape.block_size);
   }
+  return KVC_OK;
+}
+
+kvc_status read_group(const kvc_group_config& group, size_t g, Shape* shape) {
+  KVC_TRY(check_group(group, g, *shape));
+  const bool window = group.kind == KVC_GROUP_SLIDING_WINDOW, chunks = group.kind == KVC_GROUP_CHUNKED_LOCAL,
+             cross = group.kind == KVC_GROUP_CROSS;
+  GroupShape& out = shape->groups[g];
   out.kind = group.kind;
   out.pool = group.pool;
   // A window of 1 counts as 2, so that every hit holds the block at its end. Numbers beyond any request are
@@ -156,7 +164,7 @@ kvc_status read_group(const kvc_group_config& group, size_t g, Shape* shape) {
         "group 0 is a cross group; give at least one group before it, which holds the decoder's tokens");
   (cross ? shape->cross_groups : out.windowed() ? shape->window_groups : shape->full_groups) |= 1u << g;
   shape->num_token_groups += !cross;
-  if (!state) return KVC_OK;
+  if (group.kind != KVC_GROUP_STATE) return KVC_OK;
   shape->state_groups |= 1u << g;
   if (group.max_checkpoints != 0) shape->max_cached[group.pool] = group.max_checkpoints;
   const uint32_t conflict =

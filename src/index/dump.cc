@@ -189,10 +189,8 @@ kvc_status PrefixIndex::load_dump(const void* data, size_t size) {
   return status;
 }
 
-kvc_status PrefixIndex::load_parts(Reader& reader) {
-  DumpHeader header;
-  if (!reader.take(&header)) return damaged_dump("it ends in its header");
-  for (uint32_t i = 0; i < header.num_workers; ++i) {
+kvc_status PrefixIndex::load_workers(Reader& reader, uint32_t num_workers, uint32_t num_units) {
+  for (uint32_t i = 0; i < num_workers; ++i) {
     DumpedWorker from;
     if (!reader.take(&from)) return damaged_dump("it ends in its workers");
     if (workers_.find(from.id) != Workers::kNone) return damaged_dump("two workers have one number");
@@ -208,55 +206,63 @@ kvc_status PrefixIndex::load_parts(Reader& reader) {
     }
     workers_.publish_flags(worker);
   }
-  for (uint32_t i = 0; i < header.num_units; ++i) {
+  for (uint32_t i = 0; i < num_units; ++i) {
     DumpedUnit from;
     if (!reader.take(&from)) return damaged_dump("it ends in its namespaces");
     if (from.worker != Workers::kNone &&
-        (from.worker >= header.num_workers ||
-         workers_.find_unit(from.worker, from.namespace_id) != Workers::kNone))
+        (from.worker >= num_workers || workers_.find_unit(from.worker, from.namespace_id) != Workers::kNone))
       return damaged_dump("a namespace has no worker, or is there twice");
     workers_.append_unit(from.worker, from.namespace_id);
   }
+  return KVC_OK;
+}
 
-  Array<SetId> loaded;
-  if (header.num_sets > reader.left() / sizeof(DumpedWord)) return damaged_dump("it ends in its sets");
-  if (!loaded.create(*memory_, header.num_sets))
-    return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory for %u sets", header.num_sets);
-  kvc_status status = KVC_OK;
+// Each of the sets that it adds to `loaded` has a reference of it.
+kvc_status PrefixIndex::load_sets(Reader& reader, uint32_t num_sets, SetId* loaded, uint32_t* num_loaded) {
   HolderSets::Draft draft;
-  uint32_t num_loaded = 0;
-  while (status == KVC_OK && num_loaded < header.num_sets) {
+  while (*num_loaded < num_sets) {
     draft.count = 0;
-    for (DumpedWord word = {}; status == KVC_OK && word.is_last == 0;) {
+    for (DumpedWord word = {}; word.is_last == 0;) {
       if (!reader.take(&word) || draft.count == HolderSets::kMaxWords ||
           (draft.count != 0 && word.word <= draft.words[draft.count - 1]) ||
-          !workers_.owns_all(word.word, word.bits)) {
-        status = damaged_dump("a set of holders is not one");
-        break;
-      }
+          !workers_.owns_all(word.word, word.bits))
+        return damaged_dump("a set of holders is not one");
       draft.words[draft.count] = word.word;
       draft.bits[draft.count++] = word.bits;
     }
-    if (status != KVC_OK) break;
     const SetId set = sets_.find_or_make(draft);
-    if (set == HolderSets::kNoRoom) {
-      status = fail(KVC_ERROR_LIMIT, "the sets of holders have no room; set max_blocks higher");
-      break;
-    }
-    loaded[num_loaded++] = set;
+    if (set == HolderSets::kNoRoom)
+      return fail(KVC_ERROR_LIMIT, "the sets of holders have no room; set max_blocks higher");
+    loaded[(*num_loaded)++] = set;
   }
-  for (uint64_t i = 0; status == KVC_OK && i < header.num_blocks; ++i) {
+  return KVC_OK;
+}
+
+kvc_status PrefixIndex::load_blocks(Reader& reader, uint64_t num_blocks, const SetId* loaded,
+                                    uint32_t num_loaded) {
+  for (uint64_t i = 0; i < num_blocks; ++i) {
     DumpedBlock block;
-    if (!reader.take(&block) || block.set >= num_loaded || table_.look_up(block.key) != 0) {
-      status = damaged_dump("a block has no set, or is there twice");
-      break;
-    }
+    if (!reader.take(&block) || block.set >= num_loaded || table_.look_up(block.key) != 0)
+      return damaged_dump("a block has no set, or is there twice");
     const SetId set = loaded[block.set];
     sets_.add_reference(set);
     table_.insert(block.key, set);
     count_in(set);
   }
-  if (status == KVC_OK && reader.left() != 0) status = damaged_dump("it goes on behind its blocks");
+  return reader.left() == 0 ? KVC_OK : damaged_dump("it goes on behind its blocks");
+}
+
+kvc_status PrefixIndex::load_parts(Reader& reader) {
+  DumpHeader header;
+  if (!reader.take(&header)) return damaged_dump("it ends in its header");
+  KVC_TRY(load_workers(reader, header.num_workers, header.num_units));
+  Array<SetId> loaded;
+  if (header.num_sets > reader.left() / sizeof(DumpedWord)) return damaged_dump("it ends in its sets");
+  if (!loaded.create(*memory_, header.num_sets))
+    return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory for %u sets", header.num_sets);
+  uint32_t num_loaded = 0;
+  kvc_status status = load_sets(reader, header.num_sets, loaded.data(), &num_loaded);
+  if (status == KVC_OK) status = load_blocks(reader, header.num_blocks, loaded.data(), num_loaded);
   for (uint32_t i = 0; i < num_loaded; ++i) sets_.release(loaded[i]);
   return status;
 }

@@ -82,6 +82,9 @@ class PrefixIndex {
   void forget_doomed();
   void restart(uint32_t worker, uint32_t medium);
   size_t dump_size() const;
+  kvc_status load_workers(Reader& reader, uint32_t num_workers, uint32_t num_units);
+  kvc_status load_sets(Reader& reader, uint32_t num_sets, SetId* loaded, uint32_t* num_loaded);
+  kvc_status load_blocks(Reader& reader, uint64_t num_blocks, const SetId* loaded, uint32_t num_loaded);
   kvc_status load_parts(Reader& reader);
 
   void give(BlockTable::Index entry, SetId set);  // `set` comes with a reference

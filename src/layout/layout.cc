@@ -103,30 +103,50 @@ Layout make_layout(const LayoutShape& shape) {
   return out;
 }
 
-size_t layout_runs(const Layout& layout, uint64_t block, const kvc_selection& selection, kvc_run* runs,
-                   size_t capacity) {
-  size_t count = 0;
-  kvc_run last = {0, 0};
-  const auto flush = [&] {
-    if (last.bytes == 0) return;
-    if (count < capacity) runs[count] = last;
-    ++count;
-  };
-  const auto add = [&](uint64_t offset, uint64_t bytes) {
-    if (last.bytes != 0 && last.offset + last.bytes == offset) {
-      last.bytes += bytes;
+namespace {
+
+// Runs, of which those that touch are one. Counts them all, and writes those for which there is room.
+class RunList {
+ public:
+  RunList(kvc_run* runs, size_t capacity) : runs_(runs), capacity_(capacity) {}
+  void add(uint64_t offset, uint64_t bytes) {
+    if (last_.bytes != 0 && last_.offset + last_.bytes == offset) {
+      last_.bytes += bytes;
       return;
     }
     flush();
-    last = {offset, bytes};
-  };
+    last_ = {offset, bytes};
+  }
+  size_t end() {
+    flush();
+    return count_;
+  }
+
+ private:
+  void flush() {
+    if (last_.bytes == 0) return;
+    if (count_ < capacity_) runs_[count_] = last_;
+    ++count_;
+  }
+
+  kvc_run* const runs_;
+  const size_t capacity_;
+  size_t count_ = 0;
+  kvc_run last_ = {0, 0};
+};
+
+}  // namespace
+
+size_t layout_runs(const Layout& layout, uint64_t block, const kvc_selection& selection, kvc_run* runs,
+                   size_t capacity) {
+  RunList list(runs, capacity);
   const auto add_head = [&](const Plane& plane, uint32_t layer, uint32_t head, uint32_t first, uint32_t end) {
     if (plane.tiled()) {
       const uint64_t begin = plane.offset(layer, block, head, first);
       const uint64_t tiles = (end + kTileTokens - 1) / kTileTokens - first / kTileTokens;
-      add(begin, tiles * kTileTokens * plane.row_bytes);
+      list.add(begin, tiles * kTileTokens * plane.row_bytes);
     } else {
-      add(plane.offset(layer, block, head, first), uint64_t{end - first} * plane.row_bytes);
+      list.add(plane.offset(layer, block, head, first), uint64_t{end - first} * plane.row_bytes);
     }
   };
   // The planes of a cell are adjacent, and so are heads or tokens inside an area. The loops follow the order
@@ -137,7 +157,7 @@ size_t layout_runs(const Layout& layout, uint64_t block, const kvc_selection& se
   const auto add_cell = [&](uint32_t layer, uint32_t first_head, uint32_t end_head) {
     const bool all_heads = layout.preset == KVC_LAYOUT_BHLNC || end_head - first_head == layout.num_heads;
     if (all_tokens && all_heads) {
-      add(layout.k.offset(layer, block, first_head, 0), layout.cell_bytes);  // padding too: fewer runs
+      list.add(layout.k.offset(layer, block, first_head, 0), layout.cell_bytes);  // padding too: fewer runs
       return;
     }
     for (int p = 0; p < kNumPlanes; ++p) {
@@ -150,7 +170,8 @@ size_t layout_runs(const Layout& layout, uint64_t block, const kvc_selection& se
         for (uint32_t h = first_head; h < end_head; ++h) add_head(plane, layer, h, first, end);
       } else {
         for (uint32_t t = first; t < end; ++t) {
-          add(plane.offset(layer, block, first_head, t), uint64_t{end_head - first_head} * plane.row_bytes);
+          list.add(plane.offset(layer, block, first_head, t),
+                   uint64_t{end_head - first_head} * plane.row_bytes);
         }
       }
     }
@@ -164,8 +185,7 @@ size_t layout_runs(const Layout& layout, uint64_t block, const kvc_selection& se
         add_cell(l, selection.first_head, head_end);
     }
   }
-  flush();
-  return count;
+  return list.end();
 }
 
 }  // namespace kvc

@@ -328,6 +328,87 @@ uint64_t kept_windows(const kvc_memory_query& query, const kvc_model& model, uin
   return std::max(window_blocks, kept);
 }
 
+// The layers of each kind, the bytes of a token, and those of a block in each group.
+kvc_status measure_blocks(const kvc_memory_query& query, const kvc_model& model, uint32_t block_size,
+                          const Element& element, kvc_memory_estimate* out) {
+  const uint32_t v_dim = model.v_head_dim == 0 ? model.head_dim : model.v_head_dim;
+  const auto layer_bytes = [&](uint64_t of_tokens) {
+    if (model.latent_dim != 0) return of_tokens * element.row_bytes(model.latent_dim);
+    return model.num_kv_heads *
+           (element.key_bytes(model.head_dim, of_tokens) + of_tokens * element.row_bytes(v_dim));
+  };
+  out->num_window_layers = count_window_layers(model);
+  out->num_state_layers = count_layers(model.state_layers);
+  out->num_cross_layers = model.num_cross_layers;
+  out->num_full_layers = model.num_layers - out->num_window_layers - out->num_state_layers;
+  if (out->num_window_layers != 0 && window_retention(query, block_size) % block_size != 0) {
+    return invalid("query.retention_tokens is %llu; 0, a multiple of block_size, %u, or above 2^32 for none",
+                   ull(query.retention_tokens), block_size);
+  }
+  const uint32_t kv_layers = out->num_full_layers + out->num_window_layers;
+  out->bytes_per_token = kv_layers * layer_bytes(1);
+  out->full_block_bytes = out->num_full_layers * layer_bytes(block_size);
+  out->window_block_bytes = out->num_window_layers * layer_bytes(block_size);
+  out->cross_block_bytes = uint64_t{model.num_cross_layers} * model.cross_kv_heads *
+                           (element.key_bytes(model.cross_head_dim, block_size) +
+                            block_size * element.row_bytes(model.cross_head_dim));
+  if (query.channel_keys != 0) {
+    const uint64_t rows = uint64_t{kv_layers} * model.num_kv_heads * model.head_dim +
+                          uint64_t{model.num_cross_layers} * model.cross_kv_heads * model.cross_head_dim;
+    out->residual_bytes = block_size * rows * (dtype_bits(KVC_BFLOAT16) / 8);
+  }
+  if (out->num_state_layers == 0) return KVC_OK;
+  return find_state_bytes(query, model, block_size, out->num_state_layers, &out->state_block_bytes);
+}
+
+// One sequence, whose blocks an estimate has.
+class Sequence {
+ public:
+  Sequence(const kvc_memory_query& query, const kvc_model& model, uint32_t block_size,
+           kvc_memory_estimate* estimate)
+      : query_(query),
+        block_size_(block_size),
+        span_(model.window_tokens == 0
+                  ? UINT64_MAX
+                  : window_span(model.window_tokens, query.chunk_tokens == 0 ? 1 : query.chunk_tokens,
+                                block_size)),
+        estimate_(*estimate) {
+    estimate_.cross_blocks = ceil_div(model.cross_tokens, block_size);
+  }
+
+  // Sets the most blocks of each group while it grows to so many tokens. Returns their bytes.
+  Wide grow(uint64_t tokens) {
+    const uint64_t blocks = ceil_div(tokens, block_size_);
+    estimate_.full_blocks = estimate_.num_full_layers == 0 ? 0 : blocks;
+    estimate_.window_blocks = estimate_.num_window_layers == 0 ? 0 : std::min(blocks, span_);
+    if (estimate_.num_state_layers != 0) {
+      const uint64_t checkpoints = query_.checkpoint_tokens == 0 ? 0 : tokens / query_.checkpoint_tokens;
+      estimate_.state_blocks = std::min<uint64_t>(blocks, 2) + checkpoints;
+    }
+    Wide bytes = estimate_.residual_bytes;
+    for (const EstimatedGroup& group : kEstimatedGroups)
+      bytes += static_cast<Wide>(estimate_.*group.block_bytes) * (estimate_.*group.blocks);
+    return bytes;
+  }
+
+  // To how many tokens it may grow within so many bytes; UINT64_MAX: to any number.
+  uint64_t most_tokens(uint64_t bytes) {
+    uint64_t fit = 0, most = UINT64_MAX / block_size_;  // in blocks
+    if (grow(most * block_size_) <= bytes) return UINT64_MAX;
+    while (fit + 1 < most) {
+      const uint64_t middle = fit + (most - fit) / 2;
+      (grow(middle * block_size_) <= bytes ? fit : most) = middle;
+    }
+    return fit * block_size_;
+  }
+
+ private:
+  const kvc_memory_query& query_;
+  const uint32_t block_size_;
+  const uint64_t span_;  // blocks of a window
+  kvc_memory_estimate& estimate_;
+};
+
 }  // namespace
 
 uint64_t window_retention(const kvc_memory_query& query, uint32_t block_size) {
@@ -344,76 +425,14 @@ kvc_status estimate_memory(const kvc_memory_query& query, const kvc_model& model
   const uint64_t tokens = query.tokens == 0 ? model.max_context : query.tokens;
   if (tokens == 0) return invalid("query.tokens and model.max_context are both 0; set one");
   const uint64_t num_sequences = query.num_sequences == 0 ? 1 : query.num_sequences;
-  const uint64_t chunk = query.chunk_tokens == 0 ? 1 : query.chunk_tokens;
-
-  const uint32_t v_dim = model.v_head_dim == 0 ? model.head_dim : model.v_head_dim;
-  const auto layer_bytes = [&](uint64_t of_tokens) {
-    if (model.latent_dim != 0) return of_tokens * element.row_bytes(model.latent_dim);
-    return model.num_kv_heads *
-           (element.key_bytes(model.head_dim, of_tokens) + of_tokens * element.row_bytes(v_dim));
-  };
 
   kvc_memory_estimate estimate = {};
   estimate.struct_size = sizeof estimate;
-  estimate.num_window_layers = count_window_layers(model);
-  estimate.num_state_layers = count_layers(model.state_layers);
-  estimate.num_cross_layers = model.num_cross_layers;
-  estimate.num_full_layers = model.num_layers - estimate.num_window_layers - estimate.num_state_layers;
-  if (estimate.num_window_layers != 0 && window_retention(query, block_size) % block_size != 0) {
-    return invalid("query.retention_tokens is %llu; 0, a multiple of block_size, %u, or above 2^32 for none",
-                   ull(query.retention_tokens), block_size);
-  }
-  const uint32_t kv_layers = estimate.num_full_layers + estimate.num_window_layers;
-  estimate.bytes_per_token = kv_layers * layer_bytes(1);
-  estimate.full_block_bytes = estimate.num_full_layers * layer_bytes(block_size);
-  estimate.window_block_bytes = estimate.num_window_layers * layer_bytes(block_size);
-  estimate.cross_block_bytes = uint64_t{model.num_cross_layers} * model.cross_kv_heads *
-                               (element.key_bytes(model.cross_head_dim, block_size) +
-                                block_size * element.row_bytes(model.cross_head_dim));
-  if (estimate.num_state_layers != 0)
-    KVC_TRY(
-        find_state_bytes(query, model, block_size, estimate.num_state_layers, &estimate.state_block_bytes));
-  if (query.channel_keys != 0) {
-    const uint64_t rows = uint64_t{kv_layers} * model.num_kv_heads * model.head_dim +
-                          uint64_t{model.num_cross_layers} * model.cross_kv_heads * model.cross_head_dim;
-    estimate.residual_bytes = block_size * rows * (dtype_bits(KVC_BFLOAT16) / 8);
-  }
-
-  // Most blocks of a sequence in each group while it grows to so many tokens, and their bytes.
-  const uint64_t span =
-      model.window_tokens == 0 ? UINT64_MAX : window_span(model.window_tokens, chunk, block_size);
-  const auto grow = [&](uint64_t length) -> Wide {
-    const uint64_t blocks = ceil_div(length, block_size);
-    estimate.full_blocks = estimate.num_full_layers == 0 ? 0 : blocks;
-    estimate.window_blocks = estimate.num_window_layers == 0 ? 0 : std::min(blocks, span);
-    if (estimate.num_state_layers != 0) {
-      const uint64_t checkpoints = query.checkpoint_tokens == 0 ? 0 : length / query.checkpoint_tokens;
-      estimate.state_blocks = std::min<uint64_t>(blocks, 2) + checkpoints;
-    }
-    Wide bytes = estimate.residual_bytes;
-    for (const EstimatedGroup& group : kEstimatedGroups)
-      bytes += static_cast<Wide>(estimate.*group.block_bytes) * (estimate.*group.blocks);
-    return bytes;
-  };
-  estimate.cross_blocks = ceil_div(model.cross_tokens, block_size);
-
-  uint64_t max_tokens = 0;
-  if (query.budget_bytes != 0) {
-    uint64_t most = UINT64_MAX / block_size;  // in blocks
-    const uint64_t share = query.budget_bytes / num_sequences;
-    if (grow(most * block_size) <= share) {
-      max_tokens = UINT64_MAX;
-    } else {
-      uint64_t fit = 0;
-      while (fit + 1 < most) {
-        const uint64_t middle = fit + (most - fit) / 2;
-        (grow(middle * block_size) <= share ? fit : most) = middle;
-      }
-      max_tokens = fit * block_size;
-    }
-  }
-
-  const Wide sequence_bytes = grow(tokens);
+  KVC_TRY(measure_blocks(query, model, block_size, element, &estimate));
+  Sequence sequence(query, model, block_size, &estimate);
+  const uint64_t max_tokens =
+      query.budget_bytes == 0 ? 0 : sequence.most_tokens(query.budget_bytes / num_sequences);
+  const Wide sequence_bytes = sequence.grow(tokens);
   if (sequence_bytes > UINT64_MAX) {
     return invalid(
         "%llu tokens in blocks of %llu (full), %llu (window), %llu (state) and %llu (cross) bytes are more "

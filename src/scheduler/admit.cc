@@ -147,6 +147,30 @@ Scheduler::Found Scheduler::refuse(Job& job, uint32_t reason, uint64_t& counter,
   return found;
 }
 
+// What an admission that failed so means.
+Scheduler::Found Scheduler::judge(JobIndex index, kvc_status status) {
+  Job& job = jobs_[index];
+  switch (failure_ != KVC_OK ? failure_ : status) {
+    case KVC_ERROR_FILLING:
+      return refuse(job, KVC_WAIT_FILLING, stats_.refused_filling, Found::kPassed);  // it is computed for it
+    case KVC_ERROR_OVER_QUOTA:
+      if (others_hold_blocks(&job)) return pass_namespace(job);
+      refuse(job, KVC_WAIT_QUOTA, stats_.refused_quota, Found::kStop);
+      return end_waiting(index);
+    case KVC_ERROR_NEVER_FITS:
+      refuse(job, KVC_WAIT_SPACE, stats_.refused_space, Found::kStop);
+      return end_waiting(index);
+    case KVC_ERROR_AGAIN:
+      return refuse(job, KVC_WAIT_SPACE, stats_.refused_space, Found::kStop);
+    case KVC_ERROR_NO_SPACE:
+      refuse(job, KVC_WAIT_SPACE, stats_.refused_space, Found::kStop);
+      return others_hold_blocks(nullptr) ? Found::kStop : end_waiting(index);
+    default:
+      failure_ = status;
+      return Found::kStop;
+  }
+}
+
 // kAdmitted: it waits no more in the order. kPassed: others may be admitted before it.
 Scheduler::Found Scheduler::try_admit(JobIndex index) {
   Job& job = jobs_[index];
@@ -203,25 +227,7 @@ Scheduler::Found Scheduler::try_admit(JobIndex index) {
   }
   if (admit(index, share, first, encoder)) return Found::kAdmitted;
   encoder_left_ = encoder;
-  switch (share.status = step_.status[0]; failure_ != KVC_OK ? failure_ : share.status) {
-    case KVC_ERROR_FILLING:
-      return refuse(job, KVC_WAIT_FILLING, stats_.refused_filling, Found::kPassed);  // it is computed for it
-    case KVC_ERROR_OVER_QUOTA:
-      if (others_hold_blocks(&job)) return pass_namespace(job);
-      refuse(job, KVC_WAIT_QUOTA, stats_.refused_quota, Found::kStop);
-      return end_waiting(index);
-    case KVC_ERROR_NEVER_FITS:
-      refuse(job, KVC_WAIT_SPACE, stats_.refused_space, Found::kStop);
-      return end_waiting(index);
-    case KVC_ERROR_AGAIN:
-      return refuse(job, KVC_WAIT_SPACE, stats_.refused_space, Found::kStop);
-    case KVC_ERROR_NO_SPACE:
-      refuse(job, KVC_WAIT_SPACE, stats_.refused_space, Found::kStop);
-      return others_hold_blocks(nullptr) ? Found::kStop : end_waiting(index);
-    default:
-      failure_ = share.status;
-      return Found::kStop;
-  }
+  return judge(index, step_.status[0]);
 }
 
 // Whether the quota of its namespace has no room for so many blocks.

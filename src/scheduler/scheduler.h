@@ -151,6 +151,7 @@ class Scheduler {
   };
   bool may_swap(const Candidate& a, const Candidate& b) const;
   void walk_prefixes(size_t begin);
+  Found judge(JobIndex index, kvc_status status);
   Found try_admit(JobIndex index);
   Found refuse(Job& job, uint32_t reason, uint64_t& counter, Found found);
   uint32_t wait_reason(const Job& job) const;

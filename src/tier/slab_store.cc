@@ -59,6 +59,10 @@ class SlabStore final : public SlotStore {
   };
 
   kvc_status compare(const SlabConfig& config) const;
+  kvc_status open_and_lock(const SlabConfig& config);
+  static kvc_status check_file(const SlabConfig& config, const struct stat& status);
+  kvc_status read_header(const SlabConfig& config, const SlabHeader& wanted, uint64_t size, bool* is_new);
+  kvc_status check_room(const SlabConfig& config, const SlabHeader& wanted, const struct stat& status);
   kvc_status look(const SlabConfig& config);
   kvc_status make(const SlabConfig& config);
   kvc_status prepare(const SlabConfig& config, Fingerprints* present);
@@ -121,15 +125,7 @@ kvc_status SlabStore::compare(const SlabConfig& config) const {
   return KVC_OK;
 }
 
-// Opens the file, and finds out what is in it; changes nothing.
-kvc_status SlabStore::look(const SlabConfig& config) {
-  const SlabHeader wanted = make_slab(config.bytes, config.page_bytes);
-  if (wanted.num_slots == 0 || wanted.num_slots > INT32_MAX / 2)
-    return invalid(
-        "slab %s: %llu bytes hold %llu pages of %llu bytes, and it has 1 to 1073741823; give other bytes= or "
-        "another page size",
-        config.path, static_cast<ull>(config.bytes), static_cast<ull>(wanted.num_slots),
-        static_cast<ull>(config.page_bytes));
+kvc_status SlabStore::open_and_lock(const SlabConfig& config) {
   bool is_made = false;
   int error = file_.open(AT_FDCWD, config.path, O_RDWR);
   if (error == -ENOENT) {
@@ -138,7 +134,6 @@ kvc_status SlabStore::look(const SlabConfig& config) {
     if (error == -EEXIST) error = file_.open(AT_FDCWD, config.path, O_RDWR);
   }
   if (error != 0) return slab_failure(config, "open it", error);
-  struct stat status;
   // Who was killed, or has just been forked, may not be gone yet.
   for (int tries = 0; tries < kLockTries; ++tries) {
     if (tries != 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -151,8 +146,11 @@ kvc_status SlabStore::look(const SlabConfig& config) {
                 "slab %s: another process uses it, or another tier of this one; close that, or take dir:",
                 config.path);
   if (error != 0) return slab_failure(config, "lock it", error);
-  error = files_.status(file_.fd(), &status);
-  if (error != 0) return slab_failure(config, "ask for its size", error);
+  return KVC_OK;
+}
+
+// Whether the file is one that nobody else writes to.
+kvc_status SlabStore::check_file(const SlabConfig& config, const struct stat& status) {
   if (status.st_nlink == 0)
     return fail(KVC_ERROR_BUSY, "slab %s: another process has removed it just now; try again", config.path);
   if (!S_ISREG(status.st_mode) || status.st_nlink != 1 || status.st_uid != geteuid())
@@ -162,14 +160,20 @@ kvc_status SlabStore::look(const SlabConfig& config) {
         "slab %s: its mode is %03o: others may write to it, and could plant pages; forbid that (chmod "
         "go-w)",
         config.path, status.st_mode & 0777);
-  const uint64_t size = file_bytes_ = static_cast<uint64_t>(status.st_size);
-  bool is_new = size == 0;
+  return KVC_OK;
+}
+
+// Reads how the file begins, if it does, and whether it is another slab than the one that is wanted, or none.
+kvc_status SlabStore::read_header(const SlabConfig& config, const SlabHeader& wanted, uint64_t size,
+                                  bool* is_new) {
+  int error = 0;
+  *is_new = size == 0;
   if (size != 0 && size < sizeof slab_) {  // perhaps its maker was killed in the first write
     error = read_fully(files_, file_.fd(), &slab_, size, 0);
     if (error != 0) return slab_failure(config, "read it", error);
-    is_new = std::memcmp(&slab_, &wanted, size) == 0;
+    *is_new = std::memcmp(&slab_, &wanted, size) == 0;
   }
-  if (!is_new) {
+  if (!*is_new) {
     error = read_fully(files_, file_.fd(), &slab_, sizeof slab_, 0);
     if (error != 0 && error != -EIO) return slab_failure(config, "read it", error);
     if (error != 0 || std::memcmp(slab_.magic, kSlabMagic, sizeof slab_.magic) != 0 ||
@@ -178,21 +182,45 @@ kvc_status SlabStore::look(const SlabConfig& config) {
                      config.path);
     const kvc_status same = compare(config);
     if (same != KVC_OK && !config.replaces) return same;
-    is_new = same != KVC_OK;
+    *is_new = same != KVC_OK;
   }
-  if (is_new && config.keep_free != 0) {
-    uint64_t free = 0;
-    error = files_.free_bytes(file_.fd(), &free);
-    if (error != 0) return slab_failure(config, "ask how much of the disk is free", error);
-    free += static_cast<uint64_t>(status.st_blocks) * 512;  // its own, if it is replaced
-    if (free < config.keep_free || free - config.keep_free < wanted.bytes)
-      return fail(
-          KVC_ERROR_LIMIT,
-          "slab %s: the disk has %llu free bytes, less than its %llu and keep_free, %llu; make one of "
-          "them smaller",
-          config.path, static_cast<ull>(free), static_cast<ull>(wanted.bytes),
-          static_cast<ull>(config.keep_free));
-  }
+  return KVC_OK;
+}
+
+// Whether the disk has room for a slab in the place of the file.
+kvc_status SlabStore::check_room(const SlabConfig& config, const SlabHeader& wanted,
+                                 const struct stat& status) {
+  uint64_t free = 0;
+  const int error = files_.free_bytes(file_.fd(), &free);
+  if (error != 0) return slab_failure(config, "ask how much of the disk is free", error);
+  free += static_cast<uint64_t>(status.st_blocks) * 512;  // its own, if it is replaced
+  if (free < config.keep_free || free - config.keep_free < wanted.bytes)
+    return fail(KVC_ERROR_LIMIT,
+                "slab %s: the disk has %llu free bytes, less than its %llu and keep_free, %llu; make one of "
+                "them smaller",
+                config.path, static_cast<ull>(free), static_cast<ull>(wanted.bytes),
+                static_cast<ull>(config.keep_free));
+  return KVC_OK;
+}
+
+// Opens the file, and finds out what is in it; changes nothing.
+kvc_status SlabStore::look(const SlabConfig& config) {
+  const SlabHeader wanted = make_slab(config.bytes, config.page_bytes);
+  if (wanted.num_slots == 0 || wanted.num_slots > INT32_MAX / 2)
+    return invalid(
+        "slab %s: %llu bytes hold %llu pages of %llu bytes, and it has 1 to 1073741823; give other bytes= or "
+        "another page size",
+        config.path, static_cast<ull>(config.bytes), static_cast<ull>(wanted.num_slots),
+        static_cast<ull>(config.page_bytes));
+  KVC_TRY(open_and_lock(config));
+  struct stat status;
+  const int error = files_.status(file_.fd(), &status);
+  if (error != 0) return slab_failure(config, "ask for its size", error);
+  KVC_TRY(check_file(config, status));
+  file_bytes_ = static_cast<uint64_t>(status.st_size);
+  bool is_new = false;
+  KVC_TRY(read_header(config, wanted, file_bytes_, &is_new));
+  if (is_new && config.keep_free != 0) KVC_TRY(check_room(config, wanted, status));
   if (is_new) slab_ = wanted;
   is_new_ = is_new;
   return KVC_OK;
