@@ -114,6 +114,10 @@ class Request : public Handle<kvc_manager_free_request> {
   Fit append(Tokens t) { return Fit(kvc_manager_append_tokens(manager_, id_, t.data(), t.size())); }
   void add_keys(Keys k) { check(kvc_manager_add_keys(manager_, id_, k.data(), k.size())); }
   void commit(uint64_t num_committed) { check(kvc_manager_commit_tokens(manager_, id_, num_committed)); }
+  /// Commits tokens that steps in flight write: publishes all, and returns what they do not read.
+  void commit_ahead(uint64_t num_committed, uint64_t num_computed) {
+    check(kvc_manager_commit_ahead(manager_, id_, num_committed, num_computed));
+  }
   void truncate(uint64_t num_tokens) { check(kvc_manager_truncate_request(manager_, id_, num_tokens)); }
   void preempt() { check(kvc_manager_preempt_request(manager_, id_)); }
   Request fork() { return Request(manager_, ask<uint64_t>(kvc_manager_fork_request, manager_, id_)); }

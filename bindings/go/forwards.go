@@ -1445,6 +1445,23 @@ func (m *Manager) LogInfo() (info LogInfo, err error) {
 	return info, err
 }
 
+// CommitAhead commits tokens that steps in flight still write. Full blocks of numCommitted tokens are published now, as by CommitTokens, so that
+// later steps can hit them. Blocks that left a window, a chunk or a state are returned only as if numComputed tokens were committed, because
+// steps in flight read the others; the next commit returns those. For an engine whose steps run in the order in which it schedules them, on one
+// stream: a step that hits such a block reads it after the step that writes it. Commit only what a step surely writes: no drafts, and
+// externalTokens only if their transfer runs on that stream, too. The library does not see these steps, so all else that reads blocks must run
+// after them: Offload.Poll and Offload.Flush (on the stream of the steps, or when they are over), checkpoints, Rebuild, pages and external
+// holders (when they are over), copies of TakePending (on that stream), and readers of the events, which tell of a block when it is published. If
+// a step fails, call UnpublishBlocks at once for the blocks that it should have written; then preempt or free the requests that hold them.
+// numCommitted: Absolute count. numComputed: Absolute count of the tokens whose steps are over, at most numCommitted; if equal, the call is
+// CommitTokens. As CommitTokens, and INVALID_ARGUMENT if more tokens are computed than committed. UNSUPPORTED with KVC_MANAGER_FILLS and fewer
+// computed than committed tokens: there KVC_REQUEST_PUBLISH_ENQUEUED publishes what a step writes, and FailStep takes it back. Since 0.3.
+func (m *Manager) CommitAhead(request Request, numCommitted uint64, numComputed uint64) error {
+	return m.call(func(c uintptr) error {
+		return native.Kvc_manager_commit_ahead(c, uint64(request), numCommitted, numComputed)
+	})
+}
+
 // ForkRequest creates a request with the committed tokens of another; they share all blocks (beam search, parallel sampling). The first to write
 // to a shared partial block gets a copy. child: Its id. Its known, committed tokens and capacity are the parent's committed tokens, and it has
 // the extra keys that begin before them: add those of tokens that it gets. State groups: the child gets a copy of the present state at once

@@ -108,7 +108,8 @@ static PyObject* admitted_new(PyTypeObject* type, PyObject* args, PyObject* keyw
   Admitted* const self = (Admitted*)type->tp_alloc(type, 0);
   if (!self) return NULL;
   Py_INCREF(owner);
-  self->owner = owner, self->m = m, self->id = id, self->known = known, self->committed = committed;
+  self->owner = owner, self->m = m, self->id = id, self->known = known;
+  self->committed = self->computed = committed;
   self->block_size = block_size, self->num_groups = num_groups, self->ahead = ahead;
   const Py_ssize_t blocks = ((Py_ssize_t)info.capacity + block_size - 1) / block_size;
   const Py_ssize_t fixed = ((Py_ssize_t)info.cross_tokens + block_size - 1) / block_size;
@@ -222,21 +223,27 @@ static int append(Admitted* self, PyObject* tokens, Py_ssize_t num_tokens) {
   return done;
 }
 
-static int commit_to(Admitted* self, Py_ssize_t num_tokens) {
-  if (num_tokens <= self->committed) return 1;
-  if (!succeeded(kvc_manager_commit_tokens(self->m, self->id, (uint64_t)num_tokens))) return 0;
-  self->committed = num_tokens;
+static int commit_to(Admitted* self, Py_ssize_t num_tokens, Py_ssize_t computed) {
+  if (num_tokens < self->committed) num_tokens = self->committed;
+  if (computed > num_tokens) computed = num_tokens;
+  if (computed < self->computed) computed = self->computed;
+  if (num_tokens == self->committed && computed == self->computed) return 1;
+  if (!succeeded(num_tokens == computed
+                     ? kvc_manager_commit_tokens(self->m, self->id, (uint64_t)num_tokens)
+                     : kvc_manager_commit_ahead(self->m, self->id, (uint64_t)num_tokens, (uint64_t)computed)))
+    return 0;
+  self->committed = num_tokens, self->computed = computed;
   return 1;
 }
 
-int kvc_commit(Admitted* self, PyObject* tokens, Py_ssize_t num_tokens) {
+int kvc_commit(Admitted* self, PyObject* tokens, Py_ssize_t num_tokens, Py_ssize_t computed) {
   if (num_tokens > self->known && !append(self, tokens, num_tokens)) return 0;
   while (self->num_stops && self->stops[0] <= num_tokens) {
-    if (!commit_to(self, self->stops[0])) return 0;
+    if (!commit_to(self, self->stops[0], computed)) return 0;
     --self->num_stops;
     memmove(self->stops, self->stops + 1, (size_t)self->num_stops * sizeof *self->stops);
   }
-  return commit_to(self, num_tokens);
+  return commit_to(self, num_tokens, computed);
 }
 
 static PyObject* admitted_grow(Admitted* self, PyObject* needed) {
@@ -246,8 +253,9 @@ static PyObject* admitted_grow(Admitted* self, PyObject* needed) {
 
 static PyObject* admitted_commit(Admitted* self, PyObject* args) {
   PyObject* tokens;
-  Py_ssize_t num_tokens;
-  if (!PyArg_ParseTuple(args, "On", &tokens, &num_tokens) || !kvc_commit(self, tokens, num_tokens))
+  Py_ssize_t num_tokens, computed = PY_SSIZE_T_MAX;
+  if (!PyArg_ParseTuple(args, "On|n", &tokens, &num_tokens, &computed) ||
+      !kvc_commit(self, tokens, num_tokens, computed))
     return NULL;
   Py_RETURN_NONE;
 }
@@ -266,6 +274,8 @@ static PyMemberDef admitted_members[] = {
     {"id", T_ULONGLONG, offsetof(Admitted, id), READONLY, "id of the request in the library"},
     {"known", T_PYSSIZET, offsetof(Admitted, known), READONLY, "known tokens of the library"},
     {"committed", T_PYSSIZET, offsetof(Admitted, committed), READONLY, "committed tokens"},
+    {"computed", T_PYSSIZET, offsetof(Admitted, computed), READONLY,
+     "of the committed tokens those that no step in flight computes"},
     {"num_blocks", T_PYSSIZET, offsetof(Admitted, num_blocks), READONLY, "entries of each table"},
     {"quiet", T_PYSSIZET, offsetof(Admitted, quiet), 0,
      "up to this many tokens, no block is taken and none becomes full"},
@@ -284,7 +294,8 @@ static PyMethodDef admitted_methods[] = {
     {"grow", (PyCFunction)admitted_grow, METH_O,
      "grow(tokens): takes slots; returns the new block ids per group, or None if there is no space."},
     {"commit", (PyCFunction)admitted_commit, METH_VARARGS,
-     "commit(tokens, count): commits the first `count` of all tokens."},
+     "commit(tokens, count, computed=count): commits the first `count` of all tokens, of which steps in "
+     "flight compute those from `computed` on."},
     {"stop_at", (PyCFunction)admitted_stop_at, METH_O,
      "stop_at(tokens): a commit past so many tokens commits them first. Returns False if there are too many "
      "such "

@@ -10,6 +10,7 @@ typedef struct Admitted {
   unsigned long long id;
   Py_ssize_t known;       // known tokens of the library
   Py_ssize_t committed;   // committed tokens
+  Py_ssize_t computed;    // of them, those that no step in flight computes: what they left is returned
   Py_ssize_t quiet;       // up to this many tokens, no block is taken and none becomes full
   Py_ssize_t num_blocks;  // of each table
   int watched;            // the Python class does its commits: their events are told apart from others
@@ -29,6 +30,6 @@ extern PyTypeObject* kvc_admitted_type;
 // Takes slots for `needed` tokens, up to the end of the last block. Returns the new block ids per group, or
 // None if there is no space.
 PyObject* kvc_grow(Admitted* self, Py_ssize_t needed);
-// Commits num_tokens tokens. `tokens` is the sequence of all tokens, of which only those are read that the
-// library does not know yet.
-int kvc_commit(Admitted* self, PyObject* tokens, Py_ssize_t num_tokens);
+// Commits num_tokens tokens, of which steps in flight compute those from `computed` on. `tokens` is the
+// sequence of all tokens, of which only those are read that the library does not know yet.
+int kvc_commit(Admitted* self, PyObject* tokens, Py_ssize_t num_tokens, Py_ssize_t computed);

@@ -7,7 +7,7 @@
 // One thread at a time uses it, under the interpreter lock.
 #include "admitted.h"
 
-// The counts of tokens at which a commit changes a group's table: `first` + n * `period`, n >= 1.
+// The counts of computed tokens at which blocks leave a group's table: `first` + n * `period`, n >= 1.
 typedef struct Edges {
   Py_ssize_t first, period;
 } Edges;
@@ -16,10 +16,13 @@ typedef struct SlotAllocator {
   PyObject_HEAD PyObject *live, *empty,
       *blocks_type;  // {request_id: Admitted}, KVCacheBlocks of nothing, KVCacheBlocks
   Py_ssize_t max_model_len;
-  Edges* edges;          // of the groups whose tables lose blocks
-  Py_ssize_t num_edges;  // 0: all groups have full attention
-  int caching;           // cache_blocks() publishes
-  int simple;            // new blocks need no further bookkeeping in Python
+  Edges* edges;              // of the groups whose tables lose blocks
+  Py_ssize_t num_edges;      // 0: all groups have full attention
+  int caching;               // cache_blocks() publishes
+  int simple;                // new blocks need no further bookkeeping in Python
+  unsigned char states[32];  // the tables of states
+  Py_ssize_t num_states;
+  PyObject* fresh;  // set of blocks whose states this step writes
 } SlotAllocator;
 
 static PyObject *s_request_id, *s_num_computed_tokens, *s_num_in_flight_tokens, *s_num_lookahead_tokens,
@@ -38,62 +41,88 @@ static int read_size(PyObject* object, PyObject* name, Py_ssize_t* value) {
   return read;
 }
 
-// A commit has an effect only where a block becomes full or leaves a table. The last such count of tokens up
-// to `count`.
-static Py_ssize_t last_effect(const SlotAllocator* self, Py_ssize_t block_size, Py_ssize_t count) {
-  if (count <= 0) return 0;
-  Py_ssize_t last = count - count % block_size;
-  for (Py_ssize_t i = 0; i < self->num_edges; ++i) {
+// The last count of computed tokens up to `count` at which blocks leave a table; 0 = none.
+static Py_ssize_t last_return(const SlotAllocator* self, Py_ssize_t count) {
+  Py_ssize_t last = 0;
+  for (Py_ssize_t i = 0; i < self->num_edges && count > 0; ++i) {
     const Py_ssize_t period = self->edges[i].period, past = count - self->edges[i].first;
     if (past >= period && count - past % period > last) last = count - past % period;
   }
   return last;
 }
 
-// The first such count after `count`.
-static Py_ssize_t next_effect(const SlotAllocator* self, Py_ssize_t block_size, Py_ssize_t count) {
-  Py_ssize_t next = count - count % block_size + block_size;
+// Up to this many tokens, no step of the request makes a block full or returns one: blocks are published with
+// the step that fills them, and returned by tokens before it.
+static Py_ssize_t quiet_tokens(const SlotAllocator* self, const Admitted* live) {
+  Py_ssize_t quiet = live->committed - live->committed % live->block_size + live->block_size - 1;
   for (Py_ssize_t i = 0; i < self->num_edges; ++i) {
-    const Py_ssize_t period = self->edges[i].period, past = count - self->edges[i].first;
+    const Py_ssize_t period = self->edges[i].period, past = live->computed - self->edges[i].first;
     const Py_ssize_t missing = period - (past < 0 ? past : past % period);
-    if (missing < next - count) next = count + missing;
+    if (missing < quiet - live->computed) quiet = live->computed + missing;
   }
-  return next;
+  return quiet;
 }
 
-// Commits what has an effect of the first `count` tokens, as far as their ids are known. A session may be
-// longer than what has slots.
-static int commit(SlotAllocator* self, Admitted* live, PyObject* request, Py_ssize_t count) {
+// Blocks whose states become known by a commit from `begin` to `end` tokens: this step writes some of them.
+static int note_states(SlotAllocator* self, const Admitted* live, Py_ssize_t begin, Py_ssize_t end) {
+  for (Py_ssize_t i = 0; i < self->num_states && self->states[i] < live->num_groups; ++i) {
+    for (Py_ssize_t j = begin / live->block_size; j < end / live->block_size && j < live->num_blocks; ++j) {
+      const int32_t block = live->tables[self->states[i] * live->room + j];
+      PyObject* const id = block > 0 ? PyLong_FromLong(block) : NULL;
+      const int added = block <= 0 || (id && PySet_Add(self->fresh, id) == 0);
+      Py_XDECREF(id);
+      if (!added) return 0;
+    }
+  }
+  return 1;
+}
+
+// Publishes the full blocks of the first `count` tokens, as far as their ids are known, and returns the
+// blocks that tables have lost by the first `computed` ones, which no step in flight computes. Does nothing
+// where that has no effect. A session may be longer than what has slots. In the table of a state, a step
+// leaves its block where it ends, so it is committed up to there.
+static int commit(SlotAllocator* self, Admitted* live, PyObject* request, Py_ssize_t count,
+                  Py_ssize_t computed) {
+  const Py_ssize_t before = live->committed;
   if (count > self->max_model_len) count = self->max_model_len;
-  if (last_effect(self, live->block_size, count) <= live->committed) return 1;
+  if (computed > self->max_model_len) computed = self->max_model_len;
+  if (count - count % live->block_size <= before && last_return(self, computed) <= live->computed) return 1;
   PyObject* const tokens = PyObject_GetAttr(request, s_all_token_ids);
   const Py_ssize_t size = tokens ? PySequence_Size(tokens) : -1, known = size - live->ahead;
-  const Py_ssize_t end = last_effect(self, live->block_size, count < known ? count : known);
+  if (count > known) count = known;
+  const Py_ssize_t returned = last_return(self, computed < known ? computed : known);
+  Py_ssize_t end = count - count % live->block_size;
+  if (end > before && self->num_states) end = count;
+  if (end < before) end = before;
+  if (end < returned) end = returned;
   int done = size >= 0;
-  if (done && end > live->committed) {
+  if (done && (end > before || returned > live->computed)) {
+    const Py_ssize_t over = self->num_edges ? returned : end;
     if (live->watched) {
       PyObject* const none =
-          PyObject_CallMethod((PyObject*)self, "_commit_watched", "OOOn", live, request, tokens, end);
+          PyObject_CallMethod((PyObject*)self, "_commit_watched", "OOOnn", live, request, tokens, end, over);
       done = none != NULL;
       Py_XDECREF(none);
     } else {
-      done = kvc_commit(live, tokens, end);
+      done = kvc_commit(live, tokens, end, over);
     }
+    done = done && note_states(self, live, before, live->committed);
   }
   Py_XDECREF(tokens);
   return done;
 }
 
-// Takes slots for `needed` tokens of a running request, of which `end` are computed after this step. With
-// full attention, publishes the blocks that are then full. If tables lose blocks, first commits the tokens
-// that no step in flight computes, which also frees the blocks that they leave.
+// Takes slots for `needed` tokens of a running request, of which `end` are computed after this step, and
+// publishes the blocks that are then full. If tables lose blocks, first returns those that no step in flight
+// reads.
 static PyObject* extend(SlotAllocator* self, Admitted* live, PyObject* request, Py_ssize_t computed,
                         Py_ssize_t end, Py_ssize_t needed) {
+  Py_ssize_t over = 0;
   if (self->num_edges) {
     Py_ssize_t in_flight;
-    if (!read_size(request, s_num_in_flight_tokens, &in_flight) ||
-        !commit(self, live, request, computed - in_flight))
-      return NULL;
+    if (!read_size(request, s_num_in_flight_tokens, &in_flight)) return NULL;
+    if (__builtin_sub_overflow(computed, in_flight, &over)) over = 0;
+    if (!commit(self, live, request, 0, over)) return NULL;
   }
   if (needed > self->max_model_len) needed = self->max_model_len;
   PyObject* result = self->empty;
@@ -106,12 +135,11 @@ static PyObject* extend(SlotAllocator* self, Admitted* live, PyObject* request, 
     Py_DECREF(ids);
     if (!result) return NULL;
   }
-  if (!self->num_edges && !commit(self, live, request, end)) {
+  if (!commit(self, live, request, end, over)) {
     Py_DECREF(result);
     return NULL;
   }
-  // Full blocks are published with the step that fills them; tables lose blocks by tokens before it.
-  live->quiet = next_effect(self, live->block_size, live->committed) - !self->num_edges;
+  live->quiet = quiet_tokens(self, live);
   if (live->quiet > live->num_blocks * live->block_size) live->quiet = live->num_blocks * live->block_size;
   return result;
 }
@@ -177,12 +205,12 @@ static PyObject* allocate_slots(SlotAllocator* self, PyObject* const* args, Py_s
   return PyObject_VectorcallMethod(s_general, all, (size_t)nargs + 1, names);
 }
 
-// commit(live, request, count)
+// commit(live, request, count, computed)
 static PyObject* allocator_commit(SlotAllocator* self, PyObject* args) {
   PyObject *live, *request;
-  Py_ssize_t count;
-  if (!PyArg_ParseTuple(args, "O!On", kvc_admitted_type, &live, &request, &count) ||
-      !commit(self, (Admitted*)live, request, count))
+  Py_ssize_t count, computed;
+  if (!PyArg_ParseTuple(args, "O!Onn", kvc_admitted_type, &live, &request, &count, &computed) ||
+      !commit(self, (Admitted*)live, request, count, computed))
     return NULL;
   Py_RETURN_NONE;
 }
@@ -204,7 +232,7 @@ static PyObject* cache_blocks(SlotAllocator* self, PyObject* const* args, Py_ssi
   Admitted* const live = self->caching ? find(self, values[0]) : NULL;
   if (live) {
     Py_INCREF(live);
-    const int done = commit(self, live, values[0], count);
+    const int done = commit(self, live, values[0], count, 0);
     Py_DECREF(live);
     if (!done) return NULL;
   }
@@ -244,14 +272,34 @@ static int read_edges(SlotAllocator* self, PyObject* edges) {
   return 1;
 }
 
+// Reads `states`, a byte for each table of states, and makes the set of fresh ones.
+static int read_states(SlotAllocator* self, const char* states, Py_ssize_t count) {
+  PyObject* const fresh = PySet_New(NULL);
+  if (!fresh) return 0;
+  Py_XSETREF(self->fresh, fresh);
+  self->num_states = 0;
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    if (count > (Py_ssize_t)sizeof self->states || (unsigned char)states[i] >= sizeof self->states) {
+      PyErr_Format(PyExc_ValueError, "states[%zd] is %d; there are at most %zu tables", i,
+                   (unsigned char)states[i], sizeof self->states);
+      return 0;
+    }
+    self->states[i] = (unsigned char)states[i];
+  }
+  self->num_states = count;
+  return 1;
+}
+
 static int allocator_init(SlotAllocator* self, PyObject* args, PyObject* keywords) {
-  static char* names[] = {"live",  "empty",   "blocks_type", "max_model_len",
-                          "edges", "caching", "simple",      NULL};
+  static char* names[] = {"live",   "empty",  "blocks_type", "max_model_len", "edges", "caching",
+                          "simple", "states", NULL};
   PyObject *live, *empty, *blocks_type, *edges;
-  if (!PyArg_ParseTupleAndKeywords(args, keywords, "O!OOnOpp", names, &PyDict_Type, &live, &empty,
-                                   &blocks_type, &self->max_model_len, &edges, &self->caching,
-                                   &self->simple) ||
-      !read_edges(self, edges))
+  const char* states = "";
+  Py_ssize_t num_states = 0;
+  if (!PyArg_ParseTupleAndKeywords(args, keywords, "O!OOnOpp|y#", names, &PyDict_Type, &live, &empty,
+                                   &blocks_type, &self->max_model_len, &edges, &self->caching, &self->simple,
+                                   &states, &num_states) ||
+      !read_states(self, states, num_states) || !read_edges(self, edges))
     return -1;
   Py_INCREF(live), Py_INCREF(empty), Py_INCREF(blocks_type);
   Py_XSETREF(self->live, live);
@@ -265,6 +313,7 @@ static int allocator_traverse(SlotAllocator* self, visitproc visit, void* arg) {
   Py_VISIT(self->live);
   Py_VISIT(self->empty);
   Py_VISIT(self->blocks_type);
+  Py_VISIT(self->fresh);
   return 0;
 }
 
@@ -272,6 +321,8 @@ static int allocator_clear(SlotAllocator* self) {
   Py_CLEAR(self->live);
   Py_CLEAR(self->empty);
   Py_CLEAR(self->blocks_type);
+  Py_CLEAR(self->fresh);
+  self->num_states = 0;
   return 0;
 }
 
@@ -282,6 +333,13 @@ static void allocator_dealloc(SlotAllocator* self) {
   PyMem_Free(self->edges);
   type->tp_free(self);
   Py_DECREF(type);
+}
+
+static PyObject* allocator_fresh(SlotAllocator* self, void* unused) {
+  (void)unused;
+  if (self->fresh) return Py_INCREF(self->fresh), self->fresh;
+  PyErr_SetString(PyExc_AttributeError, "_fresh");
+  return NULL;
 }
 
 static PyMethodDef allocator_methods[] = {
@@ -301,11 +359,15 @@ static PyMethodDef allocator_methods[] = {
     {"cache_blocks", (PyCFunction)(void (*)(void))cache_blocks, METH_FASTCALL | METH_KEYWORDS,
      "cache_blocks($self, request, num_computed_tokens)\n--\n\n"
      "Publishes the full blocks of the computed tokens, as far as their ids are known. Reads only tokens "
-     "that "
-     "are new."},
+     "that are new."},
     {"_commit", (PyCFunction)allocator_commit, METH_VARARGS,
-     "_commit($self, live, request, num_tokens)\n--\n\nAs cache_blocks(), for an Admitted."},
+     "_commit($self, live, request, num_tokens, computed)\n--\n\nAs cache_blocks(), for an Admitted. Returns "
+     "what its tables have lost by `computed` tokens."},
     {NULL, NULL, 0, NULL}};
+
+static PyGetSetDef allocator_attributes[] = {
+    {"_fresh", (getter)allocator_fresh, NULL, "set of blocks whose states this step writes", NULL},
+    {NULL, NULL, NULL, NULL, NULL}};
 
 static PyType_Slot allocator_slots[] = {{Py_tp_doc,
                                          "Handles allocate_slots() of running requests and cache_blocks(); "
@@ -317,6 +379,7 @@ static PyType_Slot allocator_slots[] = {{Py_tp_doc,
                                         {Py_tp_traverse, allocator_traverse},
                                         {Py_tp_clear, allocator_clear},
                                         {Py_tp_methods, allocator_methods},
+                                        {Py_tp_getset, allocator_attributes},
                                         {0, NULL}};
 static PyType_Spec allocator_spec = {"kvcache._native.SlotAllocator", sizeof(SlotAllocator), 0,
                                      Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC,

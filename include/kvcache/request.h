@@ -201,6 +201,29 @@ KVC_API kvc_status kvc_manager_add_keys(kvc_manager* m, uint64_t request, const 
  *  OUT_OF_MEMORY. Since 0.1. */
 KVC_API kvc_status kvc_manager_commit_tokens(kvc_manager* m, uint64_t request, uint64_t num_committed);
 
+/** Commits tokens that steps in flight still write. Full blocks of num_committed tokens are published now, as
+ *  by kvc_manager_commit_tokens, so that later steps can hit them. Blocks that left a window, a chunk or a
+ *  state are returned only as if num_computed tokens were committed, because steps in flight read the others;
+ *  the next commit returns those.
+ *
+ *  For an engine whose steps run in the order in which it schedules them, on one stream: a step that hits
+ *  such a block reads it after the step that writes it. Commit only what a step surely writes: no drafts, and
+ *  external_tokens only if their transfer runs on that stream, too. The library does not see these steps, so
+ *  all else that reads blocks must run after them: kvc_offload_poll and kvc_offload_flush (on the stream of
+ *  the steps, or when they are over), checkpoints, kvc_manager_rebuild, pages and external holders (when they
+ *  are over), copies of kvc_manager_take_pending (on that stream), and readers of the events, which tell of a
+ *  block when it is published. If a step fails, call kvc_manager_unpublish_blocks at once for the blocks that
+ *  it should have written; then preempt or free the requests that hold them.
+ *  @param[in] num_committed Absolute count.
+ *  @param[in] num_computed  Absolute count of the tokens whose steps are over, at most num_committed; if
+ *  equal, the call is kvc_manager_commit_tokens.
+ *  @return As kvc_manager_commit_tokens, and INVALID_ARGUMENT if more tokens are computed than committed.
+ *  UNSUPPORTED with KVC_MANAGER_FILLS and fewer computed than committed tokens: there
+ *  KVC_REQUEST_PUBLISH_ENQUEUED publishes what a step writes, and kvc_manager_fail_step takes it back. Since
+ *  0.3. */
+KVC_API kvc_status kvc_manager_commit_ahead(kvc_manager* m, uint64_t request, uint64_t num_committed,
+                                            uint64_t num_computed);
+
 /** Keeps the first num_tokens tokens (absolute) and returns the rest. Blocks that this request published
  *  past them are unpublished, unless others can reach them: a longer prefix is known, or a block of the
  *  position, in any group, has another holder or a copy. The same rule applies to the published block that

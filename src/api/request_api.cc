@@ -78,6 +78,13 @@ kvc_status kvc_manager_commit_tokens(kvc_manager* m, uint64_t request, uint64_t 
   return on_manager(m, [&](Manager& manager) { return manager.commit_tokens(request, num_committed); });
 }
 
+kvc_status kvc_manager_commit_ahead(kvc_manager* m, uint64_t request, uint64_t num_committed,
+                                    uint64_t num_computed) {
+  KVC_RECORD(kvc_manager_commit_ahead, m, request, num_committed, num_computed);
+  return on_manager(
+      m, [&](Manager& manager) { return manager.commit_ahead(request, num_committed, num_computed); });
+}
+
 kvc_status kvc_manager_truncate_request(kvc_manager* m, uint64_t request, uint64_t num_tokens) {
   KVC_RECORD(kvc_manager_truncate_request, m, request, num_tokens);
   return on_manager(m, [&](Manager& manager) { return manager.truncate_request(request, num_tokens); });

@@ -136,16 +136,17 @@ void Requests::begin_cross_tables(Request& request, bool cached) {
 
 // A decoder's keys and values are computed after its encoder's. What a transfer has written says nothing of
 // them.
-kvc_status Requests::commit_cross(Request& request, uint32_t committed) {
+kvc_status Requests::commit_cross(Request& request, uint32_t committed, uint32_t computed) {
   const uint64_t transferred = uint64_t{request.num_cached} + request.external_tokens;
-  if (committed <= request.committed || committed <= transferred) return commit_known(request, committed);
+  if (committed <= request.committed || committed <= transferred)
+    return commit_known(request, committed, computed);
   const Cross& cross = cross_[table_.index_of(request)];
   const bool publishes = request.next_full != UINT32_MAX && !stale(request);
   const size_t positions = request.cross_positions;
   ExtraRecords extras(arena_, publishes ? cross.keys() : KeyList{}, 0, positions, shape_.block_size);
   if (!extras.ok())
     return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory for the extra keys of %zu blocks", positions);
-  KVC_TRY(commit_known(request, committed));
+  KVC_TRY(commit_known(request, committed, computed));
   for (uint32_t g = shape_.num_token_groups; g < shape_.num_groups; ++g) {
     for (size_t j = 0; j < positions; ++j) blocks_.mark_written(request.groups[g].blocks.data[j]);
   }

@@ -180,7 +180,7 @@ kvc_status Requests::learn(Request& request, const int32_t* tokens, size_t num_t
   return KVC_OK;
 }
 
-kvc_status Requests::commit(Request& request, uint64_t num_committed) {
+kvc_status Requests::commit(Request& request, uint64_t num_committed, uint64_t num_computed) {
   if (num_committed < request.committed || num_committed > request.known ||
       num_committed > request.capacity) {
     return fail(
@@ -188,10 +188,20 @@ kvc_status Requests::commit(Request& request, uint64_t num_committed) {
         "cannot commit %llu tokens: %u are committed, %u known and %u have slots; the count is absolute",
         ull(num_committed), request.committed, request.known, request.capacity);
   }
+  if (num_computed > num_committed) [[unlikely]] {
+    return invalid("%llu tokens are computed and only %llu are committed; commit all that are computed",
+                   ull(num_computed), ull(num_committed));
+  }
+  if (shape_.has_fills() && num_computed != num_committed) [[unlikely]] {
+    return fail(KVC_ERROR_UNSUPPORTED,
+                "the manager follows fills, which a commit ahead of its step would end: publish by enqueued "
+                "steps, or commit computed tokens alone");
+  }
   const auto committed = static_cast<uint32_t>(num_committed);
+  const auto computed = static_cast<uint32_t>(num_computed);
   if (shape_.has_cross() && request.cross_pending) [[unlikely]]
-    return commit_cross(request, committed);
-  return commit_known(request, committed);
+    return commit_cross(request, committed, computed);
+  return commit_known(request, committed, computed);
 }
 
 // Whether all window groups hold what the token after so many reads. They do, but inside a transfer.
@@ -204,7 +214,7 @@ bool Requests::has_windows(const Request& request, uint32_t tokens) const {
   return true;
 }
 
-kvc_status Requests::commit_known(Request& request, uint32_t committed) {
+kvc_status Requests::commit_known(Request& request, uint32_t committed, uint32_t num_computed) {
   if (request.external_tokens != 0 && committed != request.committed) [[unlikely]] {
     if (!has_windows(request, committed)) {
       return invalid(
@@ -225,7 +235,7 @@ kvc_status Requests::commit_known(Request& request, uint32_t committed) {
   lane_commit(request, committed);
   for (uint32_t windows = shape_.window_groups; windows != 0; windows &= windows - 1) {
     const auto g = static_cast<uint32_t>(__builtin_ctz(windows));
-    drop_window(request, g, shape_.dropped_after(g, committed));
+    drop_window(request, g, shape_.dropped_after(g, num_computed));
   }
   drop_copies();
   return KVC_OK;
@@ -394,6 +404,7 @@ void Requests::open_lane(Request& request) {
     const uint64_t dropping = shape_.commit_that_drops(g, uint64_t{dropped} + 1);
     if (commit_limit >= dropping) commit_limit = dropping - 1;
   }
+  if (commit_limit < request.committed) return;  // the next commit returns what was kept for steps in flight
   open_lane(request, position, commit_limit);
 }
 

@@ -71,6 +71,13 @@ class Manager {
     return change(id, false, [&](Request& request) { return requests_.add_keys(request, keys, num_keys); });
   }
   kvc_status commit_tokens(uint64_t id, uint64_t num_committed);
+  kvc_status commit_ahead(uint64_t id, uint64_t num_committed, uint64_t num_computed) {
+    return change(id, true, [&](Request& request) {
+      const kvc_status status = requests_.commit(request, num_committed, num_computed);
+      requests_.open_lane(request);
+      return status;
+    });
+  }
   kvc_status reserve_tokens(uint64_t id, uint64_t capacity) {
     return change(id, true, [&](Request& request) { return requests_.extend(request, capacity, nullptr); });
   }

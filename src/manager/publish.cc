@@ -45,13 +45,14 @@ size_t Blocks::publish(NodeId* cursor, const Publication& publication, size_t be
     follow(cursor, node);
     for (uint32_t g = 0; g < shape_.num_token_groups; ++g) {
       const BlockId block = groups[g].blocks.data[i];
-      if (!is_block(block) || (i != checkpoint && (shape_.state_groups >> g & 1) != 0)) continue;
+      if (!is_block(block)) continue;
       if (filled_by != 0) {
         pool_.begin_filling(block, filled_by);
       } else {
         pool_.mark_written(pool_[block]);
       }
-      tree_.attach(node, g, block);
+      const bool inside = i != checkpoint && (shape_.state_groups >> g & 1) != 0;
+      if (!inside) tree_.attach(node, g, block);
     }
     use(&node, 1);
     ++i;

@@ -118,7 +118,11 @@ class Requests {
   kvc_status learn(Request& request, const int32_t* tokens, size_t num_tokens);
   // Adds what says more of tokens that are not written yet, known or not.
   kvc_status add_keys(Request& request, const kvc_extra_key* keys, size_t num_keys);
-  kvc_status commit(Request& request, uint64_t num_committed);
+  kvc_status commit(Request& request, uint64_t num_committed) {
+    return commit(request, num_committed, num_committed);
+  }
+  // Steps in flight compute the tokens behind `num_computed`, and read what windows have left since then.
+  kvc_status commit(Request& request, uint64_t num_committed, uint64_t num_computed);
   kvc_status truncate(Request& request, uint64_t num_tokens);
   kvc_status fork(Request& parent, uint64_t* child);
   kvc_status preempt(Request& request);
@@ -240,7 +244,7 @@ class Requests {
   }
   bool has_windows(const Request& request, uint32_t tokens) const;
   void open_lane(Request& request, uint32_t position, uint64_t commit_limit) const;
-  kvc_status commit_known(Request& request, uint32_t committed);
+  kvc_status commit_known(Request& request, uint32_t committed, uint32_t computed);
   kvc_status extend_blocks(Request& request, uint64_t capacity, uint64_t known, CopyList* copies);
   uint32_t shared_groups(const Request& request, size_t position) const;
   uint64_t next_chain(const Request& request) const;
@@ -310,7 +314,7 @@ class Requests {
   bool reserve_cross_tables(Request& request);
   void hold_cross(Request& request);
   void begin_cross_tables(Request& request, bool cached);
-  kvc_status commit_cross(Request& request, uint32_t committed);
+  kvc_status commit_cross(Request& request, uint32_t committed, uint32_t computed);
   void release_cross(Request& request, bool of_old_epoch);
   bool reserve_cross_fork(const Request& parent, Request& child);
   void fork_cross(const Request& parent, Request& child);

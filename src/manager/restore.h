@@ -53,8 +53,7 @@ class Restore {
                          std::vector<std::unique_ptr<ExtraRecords>>* extras);
   std::vector<std::pair<uint32_t, Entry>> by_position() const;
   void publish_positions(const std::vector<std::unique_ptr<ExtraRecords>>& extras,
-                         const std::vector<std::pair<uint32_t, Entry>>& attached,
-                         std::vector<NodeId>& nodes);
+                         const std::vector<std::pair<uint32_t, Entry>>& attached, std::vector<NodeId>& nodes);
   bool order_by_age(uint32_t pool);
   void set_ages(uint32_t pool);
   kvc_status publish();

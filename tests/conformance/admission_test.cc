@@ -173,6 +173,33 @@ TEST(Admission, NothingGoesOnInsideATransferWithoutItsWindow) {
   EXPECT_EQ(c.whole_hit(first(tokens, end)), end);
 }
 
+// A transfer that runs in the order of steps may be in flight, too: it is committed as a whole.
+TEST(Admission, ACommitAheadOfATransferKeepsItsWindow) {
+  Cache c(shape(0, B), {full_group(), window_group(8, 0, 0, 1)}, {70, 40});
+  RequestOptions options = request_config();
+  options.external_tokens = 20 * B, options.slots = 2 * B;
+  const Tokens tokens = text(1, kTokens);
+  const Admitted r = c.allocate(tokens, options);
+  const Ids table = c.table(r.id, 1);
+  EXPECT_REFUSED(c, KVC_ERROR_INVALID_ARGUMENT, kvc_manager_commit_ahead(c.get(), r.id, 19 * B, 0));
+  EXPECT_EQ(c.verify(kvc_manager_commit_ahead(c.get(), r.id, 22 * B, 0)), KVC_OK) << kvc_last_error();
+  EXPECT_EQ(c.table(r.id, 1), table);
+  EXPECT_EQ(c.hit(tokens), 22u * B);
+  c.commit(r.id, 22 * B);
+  EXPECT_NE(c.table(r.id, 1), table);
+  c.free(r.id);
+}
+
+// Where a failed step takes back what it was to write, nothing else may say that it is written.
+TEST(Admission, NoCommitIsAheadOfWhatIsFilling) {
+  kvc_manager_config config = shape(40, B);
+  config.flags = KVC_MANAGER_FILLS;
+  Cache c(config);
+  const Admitted r = c.allocate(text(1, 2 * B));
+  EXPECT_REFUSED(c, KVC_ERROR_UNSUPPORTED, kvc_manager_commit_ahead(c.get(), r.id, 2 * B, B));
+  EXPECT_EQ(c.verify(kvc_manager_commit_ahead(c.get(), r.id, 2 * B, 2 * B)), KVC_OK);
+}
+
 // Nor do steps, which know requests that they have seen before.
 TEST(Admission, AStepCommitsNoPartOfATransferEither) {
   Cache c(shape(0, B), {full_group(), window_group(8, 0, 0, 1)}, {70, 20});

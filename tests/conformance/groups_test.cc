@@ -127,6 +127,69 @@ TEST(Groups, WithTheRetentionOfABlockEachEndIsHitAndNoWindowIsHeldForIt) {
   }
 }
 
+// A commit ahead of its step publishes as a commit does, and keeps what the step still reads.
+TEST(Groups, ACommitAheadOfItsStepPublishesAndKeepsWhatTheStepReads) {
+  const uint32_t B = 4;
+  std::vector<kvc_group_config> kinds;
+  for (const uint64_t retention : {0u, 4u, 8u}) {
+    for (const uint64_t window : {1u, 4u, 5u, 8u, 13u})
+      kinds.push_back(window_group(window, 0, retention, 1));
+    for (const uint64_t chunk : {3u, 4u, 8u, 12u}) kinds.push_back(chunk_group(chunk, retention, 1));
+  }
+  kinds.push_back(window_group(5, 3, 0, 1));
+  const Tokens tokens = text(1, 10 * B);
+  for (const kvc_group_config& kind : kinds) {
+    for (uint32_t computed = 4 * B; computed <= 9 * B; ++computed) {
+      SCOPED_TRACE(testing::Message() << "window " << kind.window_tokens << " chunk " << kind.chunk_tokens
+                                      << " retention " << kind.retention_tokens << " computed " << computed);
+      Cache c(shape(0, B), {full_group(), kind}, {40, 40}),
+          plain(shape(0, B), {full_group(), kind}, {40, 40});
+      const Admitted r = c.allocate(tokens), other = plain.allocate(tokens);
+      plain.commit(other.id, computed);  // has the window that the steps behind it read
+      EXPECT_EQ(c.verify(kvc_manager_commit_ahead(c.get(), r.id, 9 * B, computed)), KVC_OK);
+      EXPECT_EQ(c.request(r.id).num_committed, 9u * B);
+      EXPECT_EQ(c.table(r.id, 1), plain.table(other.id, 1));
+      EXPECT_EQ(c.hit(tokens), 9u * B);
+      const uint64_t digest = c.digest();
+      EXPECT_EQ(c.verify(kvc_manager_commit_ahead(c.get(), r.id, 9 * B, computed - B)), KVC_OK);
+      EXPECT_EQ(c.digest(), digest);  // nothing comes back
+      EXPECT_REFUSED(c, KVC_ERROR_INVALID_ARGUMENT,
+                     kvc_manager_commit_ahead(c.get(), r.id, 9 * B, 9 * B + 1));
+      EXPECT_REFUSED(c, KVC_ERROR_INVALID_ARGUMENT,
+                     kvc_manager_commit_ahead(c.get(), r.id, 8 * B, computed - B));
+      c.commit(r.id, 9 * B);  // the same tokens: the step is over
+      plain.commit(other.id, 9 * B);
+      EXPECT_EQ(c.table(r.id, 1), plain.table(other.id, 1));
+      EXPECT_EQ(c.stats().blocks_cached, plain.stats().blocks_cached);
+      c.commit(r.id, 10 * B), c.free(r.id);
+      EXPECT_EQ(c.whole_hit(tokens), 10u * B);
+    }
+  }
+}
+
+// Decoding one step ahead: the table never lacks what the step in flight reads, and each step's tokens are
+// found from its schedule on, also when the request is preempted while it is in flight.
+TEST(Groups, CommitsAheadOfDecodeStepsAreFoundAtOnce) {
+  const uint32_t B = 4;
+  for (const kvc_group_config& kind :
+       {window_group(5, 0, 4, 1), chunk_group(8, 4, 1), window_group(9, 0, 0, 1)}) {
+    Cache c(shape(0, B), {full_group(), kind}, {40, 40});
+    const Tokens tokens = text(1, 8 * B + 1);
+    const Admitted r = c.compute(first(tokens, B));
+    for (uint32_t n = B + 1; n <= tokens.size(); ++n) {
+      EXPECT_EQ(c.try_append(r.id, {tokens[n - 1]}), KVC_OK);
+      EXPECT_EQ(c.verify(kvc_manager_commit_ahead(c.get(), r.id, n, n - 1)), KVC_OK) << kvc_last_error();
+      const uint64_t window = kind.chunk_tokens != 0 ? (n - 1) % kind.chunk_tokens + 1 : kind.window_tokens;
+      const Ids table = c.table(r.id, 1);
+      for (uint64_t j = (n > window ? n - window : 0) / B; j < table.size(); ++j)
+        EXPECT_NE(table[j], -1) << n;
+      EXPECT_EQ(c.whole_hit(first(tokens, n)), n / B * B) << n;
+    }
+    c.preempt(r.id);
+    EXPECT_EQ(c.admit(r.id), 8u * B);
+  }
+}
+
 TEST(Groups, ReturnedPositionsAreBlockAlignedForEveryWindow) {  // C35
   for (const uint32_t B : {1u, 4u}) {
     for (uint64_t window :

@@ -71,6 +71,31 @@ TEST(StateGroups, AHitMakesRoomForTheNewState) {
   }
 }
 
+// A step in flight leaves a state where it ends, and begins with the one that the step before it has left.
+TEST(StateGroups, ACommitAheadOfItsStepKeepsTheStateWhereItBegins) {
+  Cache c(shape(0, B), {full_group(), state_group(B, 1)}, {40, 40});
+  const Tokens tokens = text(1, 8 * B + 1);
+  const Admitted r = c.allocate(tokens, chunks_of(2 * B));
+  c.commit(r.id, 2 * B);
+  for (uint64_t end = 4 * B; end <= 8 * B; end += 2 * B) {
+    ASSERT_EQ(c.try_reserve(r.id, end), KVC_OK) << kvc_last_error();
+    EXPECT_REFUSED(c, KVC_ERROR_INVALID_ARGUMENT,
+                   kvc_manager_commit_ahead(c.get(), r.id, end - B, end - 2 * B));  // no state there
+    EXPECT_EQ(c.verify(kvc_manager_commit_ahead(c.get(), r.id, end, end - 2 * B)), KVC_OK);
+    EXPECT_EQ(held(c.table(r.id, 1)), (At{end / B - 3, end / B - 1}));
+    EXPECT_EQ(c.hit(tokens), end);
+  }
+  ASSERT_EQ(c.try_reserve(r.id, 8 * B + 1), KVC_OK);  // a step that ends inside a block
+  EXPECT_EQ(c.verify(kvc_manager_commit_ahead(c.get(), r.id, 8 * B + 1, 8 * B)), KVC_OK);
+  ASSERT_EQ(c.try_append(r.id, text(2, 2 * B)), KVC_OK);
+  EXPECT_EQ(c.verify(kvc_manager_commit_ahead(c.get(), r.id, 10 * B + 1, 8 * B + 1)), KVC_OK);
+  EXPECT_EQ(held(c.table(r.id, 1)), (At{8, 10}));
+  c.preempt(r.id);  // while its last steps are in flight
+  EXPECT_EQ(c.hit(tokens), 8u * B);
+  EXPECT_EQ(c.hit(first(tokens, 6 * B + 1)), 6u * B);
+  EXPECT_EQ(c.admit(r.id), 8u * B);
+}
+
 // A window beside states: each end is hit up to the last checkpoint.
 TEST(StateGroups, EveryEndIsHitBesideAWindow) {
   for (uint64_t window = 1; window <= 3 * B; ++window) {

@@ -49,7 +49,8 @@ kvc_status Abuser::call(int kind) {
       return kvc_manager_append_tokens(m_, any(live_), more, n);
     }
     case 6:
-      return kvc_manager_commit_tokens(m_, any(live_), number());
+      return random_.chance(20) ? kvc_manager_commit_ahead(m_, any(live_), number(), number())
+                                : kvc_manager_commit_tokens(m_, any(live_), number());
     case 7:
       return kvc_manager_truncate_request(m_, any(live_), number());
     case 8:

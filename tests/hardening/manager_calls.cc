@@ -125,6 +125,7 @@ void add_requests(std::vector<Call>& calls) {
                         return s.wait(s.n) && kvc_manager_add_keys(s.m, s.request, &key, 1) == KVC_OK;
                       }));
   calls.push_back(KVC_CALL(kvc_manager_commit_tokens, s.m, s.request, s.n).after(long_one));
+  calls.push_back(KVC_CALL(kvc_manager_commit_ahead, s.m, s.request, s.n, s.n).after(long_one));
   calls.push_back(KVC_CALL(kvc_manager_commit_tokens, s.m, s.request, s.n)
                       .as("extra keys")
                       .allocating()

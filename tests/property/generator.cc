@@ -463,9 +463,9 @@ void Generator::tell_story(StepOp& s) {
 
 Op Generator::next(const World& world) {
   // Percent of operations, in the order of Kind; `probe` changes nothing and is not counted.
-  static const int kWeights[kKinds] = {42, 75,  400, 40, 78, 104, 36, 122, 46, 130, 18, 34, 50, 194,
-                                       72, 28,  84,  89, 49, 38,  22, 22,  26, 190, 80, 58, 36, 60,
-                                       55, 220, 35,  38, 40, 44,  58, 38,  36, 28,  70, 60, 2};
+  static const int kWeights[kKinds] = {42, 75,  400, 40, 78, 104, 36, 122, 46, 130, 18, 34, 50, 208,
+                                       72, 28,  84,  95, 49, 38,  26, 26,  26, 200, 80, 58, 36, 60,
+                                       55, 220, 35,  38, 40, 44,  58, 38,  36, 28,  70, 60, 2,  80};
   learn(world);
   Op op;
   op.tag = ++last_tag_;
@@ -542,6 +542,14 @@ Op Generator::next(const World& world) {
     case Kind::kCommit:
       op.target = target ? target : request(world, 1);
       op.number = commit_length(world, op.target, 0);
+      break;
+    case Kind::kCommitAhead:
+      op.target = request(world, 1);
+      op.number = commit_length(world, op.target, 0);
+      op.count = op.number;
+      if (!setup_.config.fills || random_.chance(4))
+        op.count -= std::min(op.number, random_.below(random_.chance(70) ? 2 * B_ + 1 : 8 * B_));
+      if (random_.chance(3)) op.count = op.number + random_.below(2);
       break;
     case Kind::kTruncate:
       op.target = target ? target : request(world, -1);

@@ -255,7 +255,10 @@ class Model : public PartialRules {
     return valid(tokens) && tokens.size() <= config_.max_tokens && c >= r.committed &&
            (c == r.committed || (state_at(r, c) && windows_at(r, c)));
   }
-  kvc_status commit(uint64_t id, uint64_t c, const std::vector<int32_t>& learned = {}) {
+  // Up to c; what windows have left since `computed` tokens is read by steps in flight.
+  kvc_status commit_ahead(uint64_t id, uint64_t c, uint64_t computed) { return commit(id, c, {}, computed); }
+  kvc_status commit(uint64_t id, uint64_t c, const std::vector<int32_t>& learned = {},
+                    uint64_t computed = UINT64_MAX) {
     Request* r = find(id);
     if (!r) return KVC_ERROR_NOT_FOUND;
     if (!r->admitted) return KVC_ERROR_BUSY;
@@ -263,6 +266,9 @@ class Model : public PartialRules {
     if (r->text.tokens.size() + learned.size() > config_.max_tokens) return KVC_ERROR_LIMIT;
     if (c < r->committed || c > std::min<uint64_t>(r->text.tokens.size() + learned.size(), r->capacity))
       return KVC_ERROR_INVALID_ARGUMENT;
+    if (computed == UINT64_MAX) computed = c;
+    if (computed > c) return KVC_ERROR_INVALID_ARGUMENT;
+    if (computed < c && config_.fills) return KVC_ERROR_UNSUPPORTED;
     if (c > r->committed && !(state_at(*r, c) && windows_at(*r, c))) return KVC_ERROR_INVALID_ARGUMENT;
     if (c > r->committed || !learned.empty()) changed();
     r->text.tokens.insert(r->text.tokens.end(), learned.begin(), learned.end());
@@ -281,20 +287,21 @@ class Model : public PartialRules {
       policies_.use(positions, k), recall(r->options.ns, r->text, j, j + 1);
     }
     apply(*r, published, r->published);
-    const bool computed = c > r->cached + r->options.external;  // else by a transfer
+    const bool by_step = c > r->cached + r->options.external;  // else by a transfer
     for (auto& row : r->table)  // what is filling is written when all of it is committed
       for (uint64_t j = 0; c > r->committed && (j + 1) * B <= c; ++j)
-        if (const int b = row[j].block; b >= 0 && (row[j].own || computed))
+        if (const int b = row[j].block; b >= 0 && (row[j].own || by_step))
           blocks_[b].filling = 0, blocks_[b].written = true;
     r->committed = c;
     for (size_t g = 0; g < config_.groups.size(); ++g)
-      for (uint64_t j = sinks(g); config_.groups[g].window && j < returned_below(g, c); ++j)
+      for (uint64_t j = sinks(g); config_.groups[g].window && j < returned_below(g, computed); ++j)
         if (int& b = r->table[g][j].block; b >= 0) {
+          changed();
           if (!serves(*r, g, j, false) && holds(b) == 1) detach(b);
           drop(b, &Block::requests, far(*r, g, j)), b = -1;
         }
     drop_copies();
-    if (r->cross_pending && c > committed && computed) write_cross(*r, was_publishing);
+    if (r->cross_pending && c > committed && by_step) write_cross(*r, was_publishing);
     return KVC_OK;
   }
   kvc_status truncate(uint64_t id, uint64_t n) {

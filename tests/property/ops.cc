@@ -110,7 +110,8 @@ const char* kind_name(Kind kind) {
                                              "unregister_prompt",
                                              "resize",
                                              "add_keys",
-                                             "set_prefix_caching"};
+                                             "set_prefix_caching",
+                                             "commit_ahead"};
   return kNames[static_cast<int>(kind)];
 }
 
@@ -247,6 +248,9 @@ std::string to_text(const Op& op) {
       break;
     case Kind::kUnregister:
       out << "name " << op.number << ")";
+      break;
+    case Kind::kCommitAhead:
+      out << "r" << op.target << ", " << op.number << ", " << op.count << ")";
       break;
     case Kind::kSetCaching:
       out << op.number << ")";

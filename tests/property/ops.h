@@ -53,6 +53,7 @@ enum class Kind : int {
   kResize,
   kAddKeys,
   kSetCaching,
+  kCommitAhead,
   kCount
 };
 constexpr int kKinds = static_cast<int>(Kind::kCount);

@@ -53,6 +53,9 @@ std::string fault_of_probe(const kvc_probe_info& info, kvc_status status, uint64
 
 void World::write_bytes(const Op& op) {
   switch (op.kind) {
+    case Kind::kCommitAhead:  // its steps run before what follows
+      if (op.count > op.number || (op.count < op.number && setup_.config.fills)) break;
+      [[fallthrough]];
     case Kind::kCommit:
       if (const model::Request* r = model_.find(model_id(op.target))) bytes_.write(*r, op.number, {});
       break;
@@ -117,6 +120,9 @@ Outcome World::ask_model(const Op& op) {
       break;
     case Kind::kCommit:
       out.status = model_.commit(target, op.number);
+      break;
+    case Kind::kCommitAhead:
+      out.status = model_.commit_ahead(target, op.number, op.count);
       break;
     case Kind::kTruncate:
       out.status = model_.truncate(target, op.number);
@@ -337,6 +343,9 @@ Outcome World::ask_library(const Op& op, int side) {
       break;
     case Kind::kCommit:
       out.status = kvc_manager_commit_tokens(m, target, op.number);
+      break;
+    case Kind::kCommitAhead:
+      out.status = kvc_manager_commit_ahead(m, target, op.number, op.count);
       break;
     case Kind::kTruncate:
       out.status = kvc_manager_truncate_request(m, target, op.number);

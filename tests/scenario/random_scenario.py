@@ -38,7 +38,7 @@ def scenario(seed, operations):
         hint = (rng.choice([0, 4, 9]), rng.choice([0, 20, 35, 60, 100, 101]), rng.choice([0, 0, time + 1, time + 3, time]))
         line = rng.choices(
             [("allocate", name, space, *span), ("create", name, space, *span), ("admit", live), ("append", live, *span), ("commit", live, n),
-             ("commit", live, rng.randrange(n + 3)), ("reserve", live, n + rng.randrange(6)), ("truncate", live, rng.randrange(n + 2)), ("fork", live, name),
+             ("commit", live, rng.randrange(n + 3)), ("ahead", live, n, n - rng.randrange(-1, 12) if n > 12 else n), ("reserve", live, n + rng.randrange(6)), ("truncate", live, rng.randrange(n + 2)), ("fork", live, name),
              ("preempt", live), ("free", live), ("copies",), ("table", live, rng.randrange(2)), ("slots", live, 0, rng.randrange(n + 1), 1),
              ("probe", space, *span), ("drop", space, *span), ("evict", rng.randrange(4)), ("pin", name, space, *span), ("unpin", name),
              ("reset", space), ("resetall",), ("caching", rng.choice((0, 1, 1, 1))), ("take", 0, rng.randrange(3)), ("give", rng.randrange(24)), ("publish", space, 0, *span, rng.randrange(24)),
@@ -50,7 +50,7 @@ def scenario(seed, operations):
              ("register", rng.randrange(3), space, *span), ("acquire", name, rng.randrange(3), *span), ("unregister", rng.randrange(3)), ("prompts",),
              ("resize", 0, rng.choice([0, 20, 24, 28, 30, 40, 50, 61])), ("mode", rng.randrange(4)),
              ("key", live, n + rng.choice([-2, 0, 0, 1, 4]) if n > 2 else n, rng.choice([1, 4, 6, 17]), rng.randrange(2)), ("expect", rng.randrange(4), rng.randrange(9))],
-            [6, 2, 2, 5, 8, 2, 1, 1, 1, 1, 4, 2, 2, 1, 1, 1, 1, 1, 2, 0.2, 0.1, 0.3, 1, 1, 1, 2, 8, 1, 2, 1, 1, 0.5, 3, 2, 2, 1, 0.6, 2, 1, 0.5, 4, 1, 3, 1])[0]
+            [6, 2, 2, 5, 8, 2, 2, 1, 1, 1, 1, 4, 2, 2, 1, 1, 1, 1, 1, 2, 0.2, 0.1, 0.3, 1, 1, 1, 2, 8, 1, 2, 1, 1, 0.5, 3, 2, 2, 1, 0.6, 2, 1, 0.5, 4, 1, 3, 1])[0]
         word = line[0]
         if word in ("allocate", "create", "fork", "acquire") and name in known:
             yield ("free", name)

@@ -448,6 +448,7 @@ static kvc_status execute(const char* word, size_t count, int* printed) {
     return kvc_manager_add_keys(m, requests[a[0]], &key, 1);
   }
   if (IS("reserve")) return kvc_manager_reserve_tokens(m, requests[a[0]], (uint64_t)a[1]);
+  if (IS("ahead")) return kvc_manager_commit_ahead(m, requests[a[0]], (uint64_t)a[1], (uint64_t)a[2]);
   if (IS("commit")) return kvc_manager_commit_tokens(m, requests[a[0]], (uint64_t)a[1]);
   if (IS("truncate")) return kvc_manager_truncate_request(m, requests[a[0]], (uint64_t)a[1]);
   if (IS("preempt")) return kvc_manager_preempt_request(m, requests[a[0]]);

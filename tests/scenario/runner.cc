@@ -515,6 +515,11 @@ class Runner {
        [this](const Numbers& a) {
          return done(kvc_manager_commit_tokens(c(), id(a[0]), static_cast<uint64_t>(a[1])));
        }},
+      {"ahead",
+       [this](const Numbers& a) {
+         return done(kvc_manager_commit_ahead(c(), id(a[0]), static_cast<uint64_t>(a[1]),
+                                              static_cast<uint64_t>(a[2])));
+       }},
       {"truncate",
        [this](const Numbers& a) {
          return done(kvc_manager_truncate_request(c(), id(a[0]), static_cast<uint64_t>(a[1])));

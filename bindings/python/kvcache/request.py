@@ -243,6 +243,18 @@ class Request(_Owned):
         """States that the KV of the first num_committed tokens (an absolute count) is written. Full blocks are published."""
         _native.kvc_manager_commit_tokens(self._manager._m, self.id, num_committed)
 
+    def commit_ahead(self, num_committed: int, num_computed: int) -> None:
+        """Commits tokens that steps in flight still write: full blocks are published now, and what left a window, a chunk or a state is returned only
+        as if num_computed tokens were committed, because these steps read the rest. The next commit returns it.
+
+        For an engine whose steps run in the order in which it schedules them, on one stream. All else that reads blocks must run after these steps:
+        offloads (on that stream, or when the steps are over), checkpoints, rebuilds, pages, external holders, readers of events. If a step fails, call
+        Manager.unpublish_blocks() at once for the blocks that it should have written; then preempt or free the requests that hold them.
+
+        Raises InvalidArgumentError if more tokens are computed than committed, UnsupportedError in a manager with fills, whose steps publish what they
+        write."""
+        _native.kvc_manager_commit_ahead(self._manager._m, self.id, num_committed, num_computed)
+
     def truncate(self, num_tokens: int) -> None:
         """Keeps the first num_tokens tokens (an absolute count) and returns the blocks of the rest."""
         _native.kvc_manager_truncate_request(self._manager._m, self.id, num_tokens)

@@ -297,6 +297,9 @@ class Runner:
     def line_commit(self, name, n):
         self.request(name).commit(n)
 
+    def line_ahead(self, name, n, computed):
+        self.request(name).commit_ahead(n, computed)
+
     def line_truncate(self, name, n):
         self.request(name).truncate(n)
 

@@ -599,6 +599,7 @@ def test_kernels_may_write_a_state_inside_a_step():
     a.num_computed_tokens = 22
     assert [id != 0 for id in m.get_block_ids("a")[0]] == [False] * 4 + [True] * 2
     m.free(a)
+    m.new_step_starts()
     blocks, hit, _ = m.get_computed_blocks(Request("b", range(40)))
     assert hit == 20
     b = Request("b", range(40))
@@ -654,13 +655,44 @@ def test_a_state_that_is_not_cached_stays_in_its_block():
     assert m.usage == 0
 
 
-def test_with_windows_a_block_of_this_step_is_not_found_before_the_next():
-    m = make(kinds=(8,))
-    a = Request("a", range(12))
-    run(m, a)
-    assert m.get_computed_blocks(Request("b", range(12)))[1] == 0
-    decode(m, a, 1)
-    assert m.get_computed_blocks(Request("b", range(12)))[1] == 8
+@pytest.mark.parametrize("kinds", [(8,), (0, 8), (0, ("chunk", 8)), (0, ("state", 0))])
+def test_what_steps_in_flight_compute_is_found_at_once_and_what_they_read_stays(kinds):
+    """Kernels run in the order of their steps: a step finds what it and the steps before it compute."""
+    m = make(kinds=kinds)
+    a = Request("a", range(24))
+    m.allocate_slots(a, 12)
+    assert m.get_computed_blocks(Request("b", range(24)))[1] == 12
+    a.num_computed_tokens = a.num_in_flight_tokens = 12
+    m.allocate_slots(a, 12)
+    a.num_computed_tokens = a.num_in_flight_tokens = 24
+    assert m.get_computed_blocks(Request("b", range(25)))[1] == 24
+    states = [False, False, True] * 2
+    assert [[id != 0 for id in table] for table in m.get_block_ids("a")] == [states if is_state(kind) else [True] * 6 for kind in kinds]
+    a.num_in_flight_tokens = 12  # the outputs of the first step have come
+    a.all_token_ids.append(24)
+    m.allocate_slots(a, 1)
+    kept = {8: 1, ("chunk", 8): 2, ("state", 0): 2}.get(kinds[-1])
+    assert [id != 0 for id in m.get_block_ids("a")[-1]] == [j >= kept and (not is_state(kinds[-1]) or j in (2, 5, 6)) for j in range(7)]
+    m.free(a)  # preempted while steps are in flight
+    assert m.get_computed_blocks(Request("b", range(25)))[1] == 24 and m.usage == 0
+    m.manager.check()
+
+
+def test_a_state_that_a_step_writes_is_read_by_later_steps():
+    m = make(kinds=(0, ("state", 0)))
+    a, b = Request("a", range(24)), Request("b", [*range(12), *range(9)])
+    m.allocate_slots(a, 12)
+    blocks, hit, _ = m.get_computed_blocks(b)
+    assert hit == 12
+    numbers = dict(num_tokens=21, num_encoder_tokens=0, total_computed_tokens=12, num_local_computed_tokens=12, num_tokens_main_model=21)
+    assert m.coordinator.get_num_blocks_to_allocate("b", new_computed_blocks=blocks.blocks, **numbers) == m.kv_cache_config.num_blocks + 1
+    before = m.manager.digest()
+    assert m.allocate_slots(b, 9, hit, blocks) is None and m.manager.digest() == before
+    assert m.allocate_slots(Request("c", range(50, 60)), 10) is not None  # others are admitted
+    m.new_step_starts()
+    assert m.coordinator.get_num_blocks_to_allocate("b", new_computed_blocks=blocks.blocks, **numbers) == 3 + 1
+    assert m.allocate_slots(b, 9, hit, blocks) is not None
+    m.manager.check()
 
 
 @pytest.mark.parametrize("depth", [0, 1, 2])
@@ -727,6 +759,7 @@ def test_random_schedules_always_read_what_was_written(kinds, depth):
                     m.cache_blocks(request, request.num_computed_tokens - request.num_in_flight_tokens)
 
     for step in range(700):
+        m.new_step_starts()
         plan = []
         for request in list(live):
             if rng.random() < 0.1:

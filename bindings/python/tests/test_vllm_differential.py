@@ -4,6 +4,7 @@
 import ast
 import inspect
 import random
+from collections import deque
 
 import pytest
 
@@ -80,6 +81,7 @@ class Stream:
         self.states = any(isinstance(kind, tuple) and kind[0] == "state" for kind in kinds)
         self.stride = max((kind[1] for kind in kinds if isinstance(kind, tuple) and kind[0] == "state"), default=0)
         self.hits = self.refused = self.ended = self.unique = self.asked = 0
+        self.steps = deque()  # of a request, with so many tokens
 
     def allocate(self, request, new, hit=0, found=(None, None), **options):
         answers = [m.allocate_slots(request, new, hit, blocks, **options) for m, blocks in zip(self.both, found)]
@@ -93,6 +95,7 @@ class Stream:
             self.refused += 1
             return False
         request.num_computed_tokens += hit + new
+        self.steps.append((request, new))
         return True
 
     def tokens_of_step(self, request, start, new):
@@ -243,7 +246,7 @@ def test_with_copies_and_chunks_hits_and_counts_are_those_of_vllm(seed):
 
 @pytest.mark.parametrize("kinds", [(8,), (0, 8), (0, 10), (0, ("chunk", 8)), (0, ("chunk", 12)), (0, ("chunk", 4)), (0, 10, ("chunk", 16))])
 def test_with_windows_and_chunks_every_hit_is_that_of_vllm(kinds):
-    """One request after another, as ours publishes a step later; prompts continue parts of earlier ones."""
+    """One request after another; prompts continue parts of earlier ones."""
     s, prompts = Stream(4000, 0, exact=False, kinds=kinds), []
     for _ in range(300):
         shared = s.rng.choice(prompts)[: s.rng.randint(1, 40)] if prompts and s.rng.random() < 0.7 else []
@@ -254,6 +257,34 @@ def test_with_windows_and_chunks_every_hit_is_that_of_vllm(kinds):
         s.end()
         s.compare()
     assert s.hits > 100 and s.asked > 1000
+
+
+@pytest.mark.parametrize("depth", [0, 1, 2])
+@pytest.mark.parametrize("kinds", [(0, 8), (0, ("chunk", 8)), (0, 10, ("chunk", 16)), (0, ("state", 0)), (0, 8, ("state", 4))])
+def test_while_steps_are_in_flight_every_hit_is_that_of_vllm(kinds, depth):
+    """Requests run at once, each call is a step, and its outputs come `depth` steps later. Tokens that are sampled are known at once, so that more is
+    published while it is in flight."""
+    s, prompts, begun = Stream(6000, depth, exact=False, kinds=kinds), [], 0
+    for number in range(1200):
+        action = s.rng.random()
+        if action < 0.2:
+            shared = s.rng.choice(prompts)[: s.rng.randint(1, 40)] if prompts and s.rng.random() < 0.7 else []
+            prompts.append((shared + [s.rng.randrange(50) for _ in range(s.rng.randint(1, 20))])[:50])
+            s.admit(prompts[-1], chunk=s.rng.choice([0, 6, 12]))  # compares the hits
+        elif s.live and action < 0.9:
+            s.decode(number)
+        elif s.live:
+            s.end()
+        for request, new in list(s.steps)[begun:]:
+            request.num_in_flight_tokens += new
+        while len(s.steps) > depth:
+            request, new = s.steps.popleft()
+            request.num_in_flight_tokens -= new
+        begun = len(s.steps)
+        s.ours.manager.check()
+        null = [[[[id == 0 for id in group] for group in m.get_block_ids(request.request_id)] for request in s.live] for m in s.both]
+        assert null[0] == null[1]
+    assert s.hits > 50 and s.ended > 50
 
 
 @pytest.mark.parametrize("kinds", [(8,), (0, 8), (0, 10), (0, ("chunk", 8)), (0, ("chunk", 12)), (0, 10, ("chunk", 16)), (0, ("state", 0)), (0, 8, ("state", 4))])

@@ -61,6 +61,7 @@ class Request:
 
 def run(manager, request, chunk=None, **options):
     """Admits a request and computes its prompt, in chunks if one is given: the tokens of the hit, or None if there is no space."""
+    manager.new_step_starts()
     blocks, hit, _ = manager.get_computed_blocks(request)
     first = min(chunk or request.num_tokens, request.num_tokens - hit)
     if manager.allocate_slots(request, first, hit, blocks, **options) is None:
@@ -68,6 +69,7 @@ def run(manager, request, chunk=None, **options):
     request.num_computed_tokens = hit + first
     while request.num_computed_tokens < request.num_tokens:
         step = min(chunk, request.num_tokens - request.num_computed_tokens)
+        manager.new_step_starts()
         assert manager.allocate_slots(request, step) is not None
         request.num_computed_tokens += step
     return hit
@@ -76,6 +78,7 @@ def run(manager, request, chunk=None, **options):
 def decode(manager, request, token):
     """One decode step: the token was sampled, its slot is taken. The new blocks, or None."""
     request.all_token_ids.append(token)
+    manager.new_step_starts()
     new = manager.allocate_slots(request, 1)
     if new is None:
         request.all_token_ids.pop()

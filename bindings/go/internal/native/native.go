@@ -486,14 +486,14 @@ typedef long long swig_type_452;
 typedef long long swig_type_453;
 typedef long long swig_type_454;
 typedef long long swig_type_455;
-typedef _goslice_ swig_type_456;
-typedef _goslice_ swig_type_457;
-typedef _goslice_ swig_type_458;
-typedef long long swig_type_459;
+typedef long long swig_type_456;
+typedef long long swig_type_457;
+typedef long long swig_type_458;
+typedef _goslice_ swig_type_459;
 typedef _goslice_ swig_type_460;
-typedef long long swig_type_461;
+typedef _goslice_ swig_type_461;
 typedef long long swig_type_462;
-typedef long long swig_type_463;
+typedef _goslice_ swig_type_463;
 typedef long long swig_type_464;
 typedef long long swig_type_465;
 typedef long long swig_type_466;
@@ -501,52 +501,55 @@ typedef long long swig_type_467;
 typedef long long swig_type_468;
 typedef long long swig_type_469;
 typedef long long swig_type_470;
-typedef _gostring_ swig_type_471;
-typedef _goslice_ swig_type_472;
-typedef _gostring_ swig_type_473;
-typedef _goslice_ swig_type_474;
-typedef long long swig_type_475;
-typedef long long swig_type_476;
-typedef long long swig_type_477;
+typedef long long swig_type_471;
+typedef long long swig_type_472;
+typedef long long swig_type_473;
+typedef _gostring_ swig_type_474;
+typedef _goslice_ swig_type_475;
+typedef _gostring_ swig_type_476;
+typedef _goslice_ swig_type_477;
 typedef long long swig_type_478;
 typedef long long swig_type_479;
 typedef long long swig_type_480;
 typedef long long swig_type_481;
 typedef long long swig_type_482;
-typedef _goslice_ swig_type_483;
-typedef _goslice_ swig_type_484;
+typedef long long swig_type_483;
+typedef long long swig_type_484;
 typedef long long swig_type_485;
-typedef long long swig_type_486;
-typedef long long swig_type_487;
-typedef _goslice_ swig_type_488;
+typedef _goslice_ swig_type_486;
+typedef _goslice_ swig_type_487;
+typedef long long swig_type_488;
 typedef long long swig_type_489;
 typedef long long swig_type_490;
 typedef _goslice_ swig_type_491;
-typedef _goslice_ swig_type_492;
-typedef _goslice_ swig_type_493;
-typedef long long swig_type_494;
-typedef long long swig_type_495;
+typedef long long swig_type_492;
+typedef long long swig_type_493;
+typedef _goslice_ swig_type_494;
+typedef _goslice_ swig_type_495;
 typedef _goslice_ swig_type_496;
-typedef _goslice_ swig_type_497;
-typedef _goslice_ swig_type_498;
+typedef long long swig_type_497;
+typedef long long swig_type_498;
 typedef _goslice_ swig_type_499;
 typedef _goslice_ swig_type_500;
-typedef long long swig_type_501;
+typedef _goslice_ swig_type_501;
 typedef _goslice_ swig_type_502;
 typedef _goslice_ swig_type_503;
 typedef long long swig_type_504;
 typedef _goslice_ swig_type_505;
 typedef _goslice_ swig_type_506;
 typedef long long swig_type_507;
-typedef long long swig_type_508;
+typedef _goslice_ swig_type_508;
 typedef _goslice_ swig_type_509;
-typedef _goslice_ swig_type_510;
-typedef _goslice_ swig_type_511;
+typedef long long swig_type_510;
+typedef long long swig_type_511;
 typedef _goslice_ swig_type_512;
-typedef long long swig_type_513;
-typedef long long swig_type_514;
+typedef _goslice_ swig_type_513;
+typedef _goslice_ swig_type_514;
 typedef _goslice_ swig_type_515;
-typedef _gostring_ swig_type_516;
+typedef long long swig_type_516;
+typedef long long swig_type_517;
+typedef _goslice_ swig_type_518;
+typedef _gostring_ swig_type_519;
 extern void _wrap_Swig_free_native_56acb7785cc187f2(uintptr_t arg1);
 extern uintptr_t _wrap_Swig_malloc_native_56acb7785cc187f2(swig_intgo arg1);
 extern swig_type_1 _wrap_kvc_clock_native_56acb7785cc187f2(void);
@@ -705,67 +708,68 @@ extern swig_voidp _wrap_kvc_manager_reserve_tokens_native_56acb7785cc187f2(uintp
 extern swig_voidp _wrap_kvc_manager_append_tokens_native_56acb7785cc187f2(uintptr_t arg1, swig_type_444 arg2, swig_type_445 arg3);
 extern swig_voidp _wrap_kvc_manager_add_keys_native_56acb7785cc187f2(uintptr_t arg1, swig_type_446 arg2, swig_type_447 arg3);
 extern swig_voidp _wrap_kvc_manager_commit_tokens_native_56acb7785cc187f2(uintptr_t arg1, swig_type_448 arg2, swig_type_449 arg3);
-extern swig_voidp _wrap_kvc_manager_truncate_request_native_56acb7785cc187f2(uintptr_t arg1, swig_type_450 arg2, swig_type_451 arg3);
-extern swig_voidp _wrap_kvc_manager_fork_request_native_56acb7785cc187f2(uintptr_t arg1, swig_type_452 arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_manager_preempt_request_native_56acb7785cc187f2(uintptr_t arg1, swig_type_453 arg2);
-extern swig_voidp _wrap_kvc_manager_free_request_native_56acb7785cc187f2(uintptr_t arg1, swig_type_454 arg2);
-extern swig_voidp _wrap_kvc_manager_request_info_native_56acb7785cc187f2(uintptr_t arg1, swig_type_455 arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_manager_list_requests_native_56acb7785cc187f2(uintptr_t arg1, swig_type_456 arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_manager_common_prefix_native_56acb7785cc187f2(uintptr_t arg1, swig_type_457 arg2, int arg3, swig_voidp arg4);
-extern swig_voidp _wrap_kvc_manager_compact_native_56acb7785cc187f2(uintptr_t arg1, int arg2, swig_type_458 arg3, swig_voidp arg4);
-extern swig_voidp _wrap_kvc_manager_resize_native_56acb7785cc187f2(uintptr_t arg1, int arg2, swig_type_459 arg3, swig_type_460 arg4, swig_voidp arg5);
-extern swig_voidp _wrap_kvc_manager_expected_tokens_native_56acb7785cc187f2(uintptr_t arg1, int arg2, swig_type_461 arg3, swig_voidp arg4);
-extern swig_voidp _wrap_kvc_storage_discard_blocks_native_56acb7785cc187f2(uintptr_t arg1, swig_type_462 arg2, swig_type_463 arg3, swig_voidp arg4);
-extern swig_voidp _wrap_kvc_manager_set_time_native_56acb7785cc187f2(uintptr_t arg1, swig_type_464 arg2);
-extern swig_voidp _wrap_kvc_manager_set_priority_native_56acb7785cc187f2(uintptr_t arg1, swig_type_465 arg2, swig_type_466 arg3, swig_type_467 arg4, int arg5, swig_type_468 arg6);
-extern swig_voidp _wrap_kvc_manager_end_session_native_56acb7785cc187f2(uintptr_t arg1, swig_type_469 arg2, swig_type_470 arg3);
-extern swig_voidp _wrap_kvc_manager_allocate_from_prompt_native_56acb7785cc187f2(uintptr_t arg1, swig_type_471 arg2, swig_type_472 arg3, swig_voidp arg4, swig_voidp arg5, swig_voidp arg6);
-extern swig_voidp _wrap_kvc_manager_unregister_prompt_native_56acb7785cc187f2(uintptr_t arg1, swig_type_473 arg2);
-extern swig_voidp _wrap_kvc_manager_list_prompts_native_56acb7785cc187f2(uintptr_t arg1, swig_type_474 arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_scheduler_abort_native_56acb7785cc187f2(uintptr_t arg1, swig_type_475 arg2);
-extern swig_voidp _wrap_kvc_scheduler_set_ready_native_56acb7785cc187f2(uintptr_t arg1, swig_type_476 arg2);
-extern swig_voidp _wrap_kvc_scheduler_set_priority_native_56acb7785cc187f2(uintptr_t arg1, swig_type_477 arg2, int arg3);
+extern swig_voidp _wrap_kvc_manager_commit_ahead_native_56acb7785cc187f2(uintptr_t arg1, swig_type_450 arg2, swig_type_451 arg3, swig_type_452 arg4);
+extern swig_voidp _wrap_kvc_manager_truncate_request_native_56acb7785cc187f2(uintptr_t arg1, swig_type_453 arg2, swig_type_454 arg3);
+extern swig_voidp _wrap_kvc_manager_fork_request_native_56acb7785cc187f2(uintptr_t arg1, swig_type_455 arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_manager_preempt_request_native_56acb7785cc187f2(uintptr_t arg1, swig_type_456 arg2);
+extern swig_voidp _wrap_kvc_manager_free_request_native_56acb7785cc187f2(uintptr_t arg1, swig_type_457 arg2);
+extern swig_voidp _wrap_kvc_manager_request_info_native_56acb7785cc187f2(uintptr_t arg1, swig_type_458 arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_manager_list_requests_native_56acb7785cc187f2(uintptr_t arg1, swig_type_459 arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_manager_common_prefix_native_56acb7785cc187f2(uintptr_t arg1, swig_type_460 arg2, int arg3, swig_voidp arg4);
+extern swig_voidp _wrap_kvc_manager_compact_native_56acb7785cc187f2(uintptr_t arg1, int arg2, swig_type_461 arg3, swig_voidp arg4);
+extern swig_voidp _wrap_kvc_manager_resize_native_56acb7785cc187f2(uintptr_t arg1, int arg2, swig_type_462 arg3, swig_type_463 arg4, swig_voidp arg5);
+extern swig_voidp _wrap_kvc_manager_expected_tokens_native_56acb7785cc187f2(uintptr_t arg1, int arg2, swig_type_464 arg3, swig_voidp arg4);
+extern swig_voidp _wrap_kvc_storage_discard_blocks_native_56acb7785cc187f2(uintptr_t arg1, swig_type_465 arg2, swig_type_466 arg3, swig_voidp arg4);
+extern swig_voidp _wrap_kvc_manager_set_time_native_56acb7785cc187f2(uintptr_t arg1, swig_type_467 arg2);
+extern swig_voidp _wrap_kvc_manager_set_priority_native_56acb7785cc187f2(uintptr_t arg1, swig_type_468 arg2, swig_type_469 arg3, swig_type_470 arg4, int arg5, swig_type_471 arg6);
+extern swig_voidp _wrap_kvc_manager_end_session_native_56acb7785cc187f2(uintptr_t arg1, swig_type_472 arg2, swig_type_473 arg3);
+extern swig_voidp _wrap_kvc_manager_allocate_from_prompt_native_56acb7785cc187f2(uintptr_t arg1, swig_type_474 arg2, swig_type_475 arg3, swig_voidp arg4, swig_voidp arg5, swig_voidp arg6);
+extern swig_voidp _wrap_kvc_manager_unregister_prompt_native_56acb7785cc187f2(uintptr_t arg1, swig_type_476 arg2);
+extern swig_voidp _wrap_kvc_manager_list_prompts_native_56acb7785cc187f2(uintptr_t arg1, swig_type_477 arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_scheduler_abort_native_56acb7785cc187f2(uintptr_t arg1, swig_type_478 arg2);
+extern swig_voidp _wrap_kvc_scheduler_set_ready_native_56acb7785cc187f2(uintptr_t arg1, swig_type_479 arg2);
+extern swig_voidp _wrap_kvc_scheduler_set_priority_native_56acb7785cc187f2(uintptr_t arg1, swig_type_480 arg2, int arg3);
 extern swig_voidp _wrap_kvc_scheduler_set_weight_native_56acb7785cc187f2(uintptr_t arg1, int arg2, double arg3);
-extern swig_voidp _wrap_kvc_scheduler_plan_native_56acb7785cc187f2(uintptr_t arg1, swig_type_478 arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_scheduler_request_info_native_56acb7785cc187f2(uintptr_t arg1, swig_type_479 arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_scheduler_plan_native_56acb7785cc187f2(uintptr_t arg1, swig_type_481 arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_scheduler_request_info_native_56acb7785cc187f2(uintptr_t arg1, swig_type_482 arg2, swig_voidp arg3);
 extern swig_voidp _wrap_kvc_scheduler_read_stats_native_56acb7785cc187f2(uintptr_t arg1, swig_voidp arg2);
 extern swig_voidp _wrap_kvc_scheduler_check_native_56acb7785cc187f2(uintptr_t arg1);
-extern swig_voidp _wrap_kvc_manager_open_curve_native_56acb7785cc187f2(uintptr_t arg1, swig_type_480 arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_manager_close_curve_native_56acb7785cc187f2(uintptr_t arg1, swig_type_481 arg2);
-extern swig_voidp _wrap_kvc_manager_read_curve_native_56acb7785cc187f2(uintptr_t arg1, swig_type_482 arg2, swig_type_483 arg3, swig_type_484 arg4);
-extern swig_voidp _wrap_kvc_manager_curve_info_native_56acb7785cc187f2(uintptr_t arg1, swig_type_485 arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_manager_open_curve_native_56acb7785cc187f2(uintptr_t arg1, swig_type_483 arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_manager_close_curve_native_56acb7785cc187f2(uintptr_t arg1, swig_type_484 arg2);
+extern swig_voidp _wrap_kvc_manager_read_curve_native_56acb7785cc187f2(uintptr_t arg1, swig_type_485 arg2, swig_type_486 arg3, swig_type_487 arg4);
+extern swig_voidp _wrap_kvc_manager_curve_info_native_56acb7785cc187f2(uintptr_t arg1, swig_type_488 arg2, swig_voidp arg3);
 extern swig_voidp _wrap_kvc_workload_create_native_56acb7785cc187f2(swig_voidp arg1, swig_voidp arg2);
-extern swig_voidp _wrap_kvc_workload_record_native_56acb7785cc187f2(uintptr_t arg1, swig_type_486 arg2, double arg3);
+extern swig_voidp _wrap_kvc_workload_record_native_56acb7785cc187f2(uintptr_t arg1, swig_type_489 arg2, double arg3);
 extern swig_voidp _wrap_kvc_workload_read_info_native_56acb7785cc187f2(uintptr_t arg1, swig_voidp arg2);
-extern swig_voidp _wrap_kvc_workload_predict_native_56acb7785cc187f2(uintptr_t arg1, swig_type_487 arg2, swig_type_488 arg3);
+extern swig_voidp _wrap_kvc_workload_predict_native_56acb7785cc187f2(uintptr_t arg1, swig_type_490 arg2, swig_type_491 arg3);
 extern swig_voidp _wrap_kvc_sizer_create_native_56acb7785cc187f2(swig_voidp arg1, swig_voidp arg2);
-extern swig_voidp _wrap_kvc_sizer_decide_native_56acb7785cc187f2(uintptr_t arg1, swig_type_489 arg2, double arg3, swig_voidp arg4);
-extern swig_voidp _wrap_kvc_sizer_read_log_native_56acb7785cc187f2(uintptr_t arg1, swig_type_490 arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_storage_move_tokens_native_56acb7785cc187f2(uintptr_t arg1, swig_type_491 arg2);
-extern swig_voidp _wrap_kvc_draft_lookup_native_56acb7785cc187f2(swig_type_492 arg1, int arg2, int arg3, swig_type_493 arg4, swig_voidp arg5);
+extern swig_voidp _wrap_kvc_sizer_decide_native_56acb7785cc187f2(uintptr_t arg1, swig_type_492 arg2, double arg3, swig_voidp arg4);
+extern swig_voidp _wrap_kvc_sizer_read_log_native_56acb7785cc187f2(uintptr_t arg1, swig_type_493 arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_storage_move_tokens_native_56acb7785cc187f2(uintptr_t arg1, swig_type_494 arg2);
+extern swig_voidp _wrap_kvc_draft_lookup_native_56acb7785cc187f2(swig_type_495 arg1, int arg2, int arg3, swig_type_496 arg4, swig_voidp arg5);
 extern swig_voidp _wrap_kvc_draft_create_native_56acb7785cc187f2(swig_voidp arg1, swig_voidp arg2);
-extern swig_voidp _wrap_kvc_draft_truncate_native_56acb7785cc187f2(uintptr_t arg1, int arg2, swig_type_494 arg3);
+extern swig_voidp _wrap_kvc_draft_truncate_native_56acb7785cc187f2(uintptr_t arg1, int arg2, swig_type_497 arg3);
 extern swig_voidp _wrap_kvc_step_create_native_56acb7785cc187f2(uintptr_t arg1, swig_voidp arg2, swig_voidp arg3);
 extern swig_voidp _wrap_kvc_step_view_native_56acb7785cc187f2(uintptr_t arg1, int arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_manager_retire_step_native_56acb7785cc187f2(uintptr_t arg1, swig_type_495 arg2);
+extern swig_voidp _wrap_kvc_manager_retire_step_native_56acb7785cc187f2(uintptr_t arg1, swig_type_498 arg2);
 extern swig_voidp _wrap_kvc_storage_create_native_56acb7785cc187f2(swig_voidp arg1, swig_voidp arg2);
 extern swig_voidp _wrap_kvc_storage_properties_native_56acb7785cc187f2(uintptr_t arg1, swig_voidp arg2);
 extern swig_voidp _wrap_kvc_storage_size_native_56acb7785cc187f2(swig_voidp arg1, swig_voidp arg2, swig_voidp arg3);
 extern swig_voidp _wrap_kvc_storage_trim_native_56acb7785cc187f2(uintptr_t arg1, swig_voidp arg2, swig_voidp arg3);
 extern swig_voidp _wrap_kvc_storage_view_native_56acb7785cc187f2(uintptr_t arg1, int arg2, int arg3, swig_voidp arg4);
-extern swig_voidp _wrap_kvc_storage_runs_native_56acb7785cc187f2(uintptr_t arg1, int arg2, swig_voidp arg3, swig_type_496 arg4, swig_voidp arg5);
-extern swig_voidp _wrap_kvc_storage_copy_blocks_native_56acb7785cc187f2(uintptr_t arg1, swig_type_497 arg2, uintptr_t arg3);
-extern swig_voidp _wrap_kvc_storage_zero_blocks_native_56acb7785cc187f2(uintptr_t arg1, swig_type_498 arg2, uintptr_t arg3);
-extern swig_voidp _wrap_kvc_storage_swap_out_native_56acb7785cc187f2(uintptr_t arg1, swig_type_499 arg2, swig_type_500 arg3, swig_type_501 arg4, uintptr_t arg5);
-extern swig_voidp _wrap_kvc_storage_swap_in_native_56acb7785cc187f2(uintptr_t arg1, swig_type_502 arg2, swig_type_503 arg3, swig_type_504 arg4, uintptr_t arg5);
-extern swig_voidp _wrap_kvc_storage_quantize_blocks_native_56acb7785cc187f2(uintptr_t arg1, swig_type_505 arg2, uintptr_t arg3);
-extern swig_voidp _wrap_kvc_quantize_native_56acb7785cc187f2(swig_voidp arg1, swig_type_506 arg2, swig_type_507 arg3, swig_type_508 arg4, swig_type_509 arg5, swig_type_510 arg6);
-extern swig_voidp _wrap_kvc_dequantize_native_56acb7785cc187f2(swig_voidp arg1, swig_type_511 arg2, swig_type_512 arg3, swig_type_513 arg4, swig_type_514 arg5, swig_type_515 arg6);
+extern swig_voidp _wrap_kvc_storage_runs_native_56acb7785cc187f2(uintptr_t arg1, int arg2, swig_voidp arg3, swig_type_499 arg4, swig_voidp arg5);
+extern swig_voidp _wrap_kvc_storage_copy_blocks_native_56acb7785cc187f2(uintptr_t arg1, swig_type_500 arg2, uintptr_t arg3);
+extern swig_voidp _wrap_kvc_storage_zero_blocks_native_56acb7785cc187f2(uintptr_t arg1, swig_type_501 arg2, uintptr_t arg3);
+extern swig_voidp _wrap_kvc_storage_swap_out_native_56acb7785cc187f2(uintptr_t arg1, swig_type_502 arg2, swig_type_503 arg3, swig_type_504 arg4, uintptr_t arg5);
+extern swig_voidp _wrap_kvc_storage_swap_in_native_56acb7785cc187f2(uintptr_t arg1, swig_type_505 arg2, swig_type_506 arg3, swig_type_507 arg4, uintptr_t arg5);
+extern swig_voidp _wrap_kvc_storage_quantize_blocks_native_56acb7785cc187f2(uintptr_t arg1, swig_type_508 arg2, uintptr_t arg3);
+extern swig_voidp _wrap_kvc_quantize_native_56acb7785cc187f2(swig_voidp arg1, swig_type_509 arg2, swig_type_510 arg3, swig_type_511 arg4, swig_type_512 arg5, swig_type_513 arg6);
+extern swig_voidp _wrap_kvc_dequantize_native_56acb7785cc187f2(swig_voidp arg1, swig_type_514 arg2, swig_type_515 arg3, swig_type_516 arg4, swig_type_517 arg5, swig_type_518 arg6);
 extern swig_voidp _wrap_kvc_tier_drain_native_56acb7785cc187f2(uintptr_t arg1);
 extern swig_voidp _wrap_kvc_tier_read_stats_native_56acb7785cc187f2(uintptr_t arg1, swig_voidp arg2);
 extern swig_voidp _wrap_kvc_tier_read_counts_native_56acb7785cc187f2(uintptr_t arg1, int arg2, swig_voidp arg3);
 extern int _wrap_kvc_version_native_56acb7785cc187f2(void);
-extern swig_type_516 _wrap_kvc_build_info_native_56acb7785cc187f2(void);
+extern swig_type_519 _wrap_kvc_build_info_native_56acb7785cc187f2(void);
 #undef intgo
 */
 import "C"
@@ -3903,12 +3907,24 @@ swig_r_1 = takeError(swig_r)
 	return swig_r_1
 }
 
+func Kvc_manager_commit_ahead(arg1 uintptr, arg2 uint64, arg3 uint64, arg4 uint64) (_swig_ret error) {
+	var swig_r *byte
+	_swig_i_0 := arg1
+	_swig_i_1 := arg2
+	_swig_i_2 := arg3
+	_swig_i_3 := arg4
+	swig_r = (*byte)(C._wrap_kvc_manager_commit_ahead_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_450(_swig_i_1), C.swig_type_451(_swig_i_2), C.swig_type_452(_swig_i_3)))
+	var swig_r_1 error
+swig_r_1 = takeError(swig_r)
+	return swig_r_1
+}
+
 func Kvc_manager_truncate_request(arg1 uintptr, arg2 uint64, arg3 uint64) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_truncate_request_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_450(_swig_i_1), C.swig_type_451(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_manager_truncate_request_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_453(_swig_i_1), C.swig_type_454(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -3919,7 +3935,7 @@ func Kvc_manager_fork_request(arg1 uintptr, arg2 uint64, arg3 *uint64) (_swig_re
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_fork_request_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_452(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_manager_fork_request_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_455(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -3929,7 +3945,7 @@ func Kvc_manager_preempt_request(arg1 uintptr, arg2 uint64) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_manager_preempt_request_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_453(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_manager_preempt_request_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_456(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -3939,7 +3955,7 @@ func Kvc_manager_free_request(arg1 uintptr, arg2 uint64) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_manager_free_request_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_454(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_manager_free_request_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_457(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -3950,7 +3966,7 @@ func Kvc_manager_request_info(arg1 uintptr, arg2 uint64, arg3 *byte) (_swig_ret 
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_request_info_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_455(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_manager_request_info_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_458(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -3961,7 +3977,7 @@ func Kvc_manager_list_requests(arg1 uintptr, arg2 []uint64, arg3 *uint64) (_swig
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_list_requests_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), *(*C.swig_type_456)(unsafe.Pointer(&_swig_i_1)), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_manager_list_requests_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), *(*C.swig_type_459)(unsafe.Pointer(&_swig_i_1)), C.swig_voidp(_swig_i_2)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -3976,7 +3992,7 @@ func Kvc_manager_common_prefix(arg1 uintptr, arg2 []uint64, arg3 uint32, arg4 *u
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
-	swig_r = (*byte)(C._wrap_kvc_manager_common_prefix_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), *(*C.swig_type_457)(unsafe.Pointer(&_swig_i_1)), C.int(_swig_i_2), C.swig_voidp(_swig_i_3)))
+	swig_r = (*byte)(C._wrap_kvc_manager_common_prefix_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), *(*C.swig_type_460)(unsafe.Pointer(&_swig_i_1)), C.int(_swig_i_2), C.swig_voidp(_swig_i_3)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -3991,7 +4007,7 @@ func Kvc_manager_compact(arg1 uintptr, arg2 uint32, arg3 []byte, arg4 *uint64) (
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
-	swig_r = (*byte)(C._wrap_kvc_manager_compact_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), *(*C.swig_type_458)(unsafe.Pointer(&_swig_i_2)), C.swig_voidp(_swig_i_3)))
+	swig_r = (*byte)(C._wrap_kvc_manager_compact_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), *(*C.swig_type_461)(unsafe.Pointer(&_swig_i_2)), C.swig_voidp(_swig_i_3)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -4007,7 +4023,7 @@ func Kvc_manager_resize(arg1 uintptr, arg2 uint32, arg3 uint64, arg4 []byte, arg
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
-	swig_r = (*byte)(C._wrap_kvc_manager_resize_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.swig_type_459(_swig_i_2), *(*C.swig_type_460)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4)))
+	swig_r = (*byte)(C._wrap_kvc_manager_resize_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.swig_type_462(_swig_i_2), *(*C.swig_type_463)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg4
 	}
@@ -4022,7 +4038,7 @@ func Kvc_manager_expected_tokens(arg1 uintptr, arg2 uint32, arg3 uint64, arg4 *u
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
-	swig_r = (*byte)(C._wrap_kvc_manager_expected_tokens_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.swig_type_461(_swig_i_2), C.swig_voidp(_swig_i_3)))
+	swig_r = (*byte)(C._wrap_kvc_manager_expected_tokens_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.swig_type_464(_swig_i_2), C.swig_voidp(_swig_i_3)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -4034,7 +4050,7 @@ func Kvc_storage_discard_blocks(arg1 uintptr, arg2 uint64, arg3 uint64, arg4 *ui
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
-	swig_r = (*byte)(C._wrap_kvc_storage_discard_blocks_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_462(_swig_i_1), C.swig_type_463(_swig_i_2), C.swig_voidp(_swig_i_3)))
+	swig_r = (*byte)(C._wrap_kvc_storage_discard_blocks_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_465(_swig_i_1), C.swig_type_466(_swig_i_2), C.swig_voidp(_swig_i_3)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -4044,7 +4060,7 @@ func Kvc_manager_set_time(arg1 uintptr, arg2 uint64) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_manager_set_time_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_464(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_manager_set_time_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_467(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -4058,7 +4074,7 @@ func Kvc_manager_set_priority(arg1 uintptr, arg2 uint64, arg3 uint64, arg4 uint6
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
 	_swig_i_5 := arg6
-	swig_r = (*byte)(C._wrap_kvc_manager_set_priority_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_465(_swig_i_1), C.swig_type_466(_swig_i_2), C.swig_type_467(_swig_i_3), C.int(_swig_i_4), C.swig_type_468(_swig_i_5)))
+	swig_r = (*byte)(C._wrap_kvc_manager_set_priority_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_468(_swig_i_1), C.swig_type_469(_swig_i_2), C.swig_type_470(_swig_i_3), C.int(_swig_i_4), C.swig_type_471(_swig_i_5)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -4069,7 +4085,7 @@ func Kvc_manager_end_session(arg1 uintptr, arg2 uint64, arg3 uint64) (_swig_ret 
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_end_session_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_469(_swig_i_1), C.swig_type_470(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_manager_end_session_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_472(_swig_i_1), C.swig_type_473(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -4083,7 +4099,7 @@ func Kvc_manager_allocate_from_prompt(arg1 uintptr, arg2 string, arg3 []int32, a
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
 	_swig_i_5 := arg6
-	swig_r = (*byte)(C._wrap_kvc_manager_allocate_from_prompt_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), *(*C.swig_type_471)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_472)(unsafe.Pointer(&_swig_i_2)), C.swig_voidp(_swig_i_3), C.swig_voidp(_swig_i_4), C.swig_voidp(_swig_i_5)))
+	swig_r = (*byte)(C._wrap_kvc_manager_allocate_from_prompt_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), *(*C.swig_type_474)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_475)(unsafe.Pointer(&_swig_i_2)), C.swig_voidp(_swig_i_3), C.swig_voidp(_swig_i_4), C.swig_voidp(_swig_i_5)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -4099,7 +4115,7 @@ func Kvc_manager_unregister_prompt(arg1 uintptr, arg2 string) (_swig_ret error) 
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_manager_unregister_prompt_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), *(*C.swig_type_473)(unsafe.Pointer(&_swig_i_1))))
+	swig_r = (*byte)(C._wrap_kvc_manager_unregister_prompt_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), *(*C.swig_type_476)(unsafe.Pointer(&_swig_i_1))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -4113,7 +4129,7 @@ func Kvc_manager_list_prompts(arg1 uintptr, arg2 []byte, arg3 *uint64) (_swig_re
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_list_prompts_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), *(*C.swig_type_474)(unsafe.Pointer(&_swig_i_1)), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_manager_list_prompts_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), *(*C.swig_type_477)(unsafe.Pointer(&_swig_i_1)), C.swig_voidp(_swig_i_2)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -4126,7 +4142,7 @@ func Kvc_scheduler_abort(arg1 uintptr, arg2 uint64) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_scheduler_abort_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_475(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_scheduler_abort_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_478(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -4136,7 +4152,7 @@ func Kvc_scheduler_set_ready(arg1 uintptr, arg2 uint64) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_scheduler_set_ready_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_476(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_scheduler_set_ready_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_479(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -4147,7 +4163,7 @@ func Kvc_scheduler_set_priority(arg1 uintptr, arg2 uint64, arg3 int32) (_swig_re
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_scheduler_set_priority_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_477(_swig_i_1), C.int(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_scheduler_set_priority_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_480(_swig_i_1), C.int(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -4169,7 +4185,7 @@ func Kvc_scheduler_plan(arg1 uintptr, arg2 uint64, arg3 *byte) (_swig_ret error)
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_scheduler_plan_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_478(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_scheduler_plan_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_481(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -4180,7 +4196,7 @@ func Kvc_scheduler_request_info(arg1 uintptr, arg2 uint64, arg3 *byte) (_swig_re
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_scheduler_request_info_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_479(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_scheduler_request_info_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_482(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -4210,7 +4226,7 @@ func Kvc_manager_open_curve(arg1 uintptr, arg2 uint64, arg3 *byte) (_swig_ret er
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_open_curve_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_480(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_manager_open_curve_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_483(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -4220,7 +4236,7 @@ func Kvc_manager_close_curve(arg1 uintptr, arg2 uint64) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_manager_close_curve_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_481(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_manager_close_curve_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_484(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -4232,7 +4248,7 @@ func Kvc_manager_read_curve(arg1 uintptr, arg2 uint64, arg3 []uint64, arg4 []byt
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
-	swig_r = (*byte)(C._wrap_kvc_manager_read_curve_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_482(_swig_i_1), *(*C.swig_type_483)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_484)(unsafe.Pointer(&_swig_i_3))))
+	swig_r = (*byte)(C._wrap_kvc_manager_read_curve_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_485(_swig_i_1), *(*C.swig_type_486)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_487)(unsafe.Pointer(&_swig_i_3))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -4249,7 +4265,7 @@ func Kvc_manager_curve_info(arg1 uintptr, arg2 uint64, arg3 *byte) (_swig_ret er
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_curve_info_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_485(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_manager_curve_info_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_488(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -4270,7 +4286,7 @@ func Kvc_workload_record(arg1 uintptr, arg2 uint64, arg3 float64) (_swig_ret err
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_workload_record_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_486(_swig_i_1), C.double(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_workload_record_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_489(_swig_i_1), C.double(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -4291,7 +4307,7 @@ func Kvc_workload_predict(arg1 uintptr, arg2 uint64, arg3 []byte) (_swig_ret err
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_workload_predict_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_487(_swig_i_1), *(*C.swig_type_488)(unsafe.Pointer(&_swig_i_2))))
+	swig_r = (*byte)(C._wrap_kvc_workload_predict_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_490(_swig_i_1), *(*C.swig_type_491)(unsafe.Pointer(&_swig_i_2))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -4316,7 +4332,7 @@ func Kvc_sizer_decide(arg1 uintptr, arg2 uint64, arg3 float64, arg4 *byte) (_swi
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
-	swig_r = (*byte)(C._wrap_kvc_sizer_decide_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_489(_swig_i_1), C.double(_swig_i_2), C.swig_voidp(_swig_i_3)))
+	swig_r = (*byte)(C._wrap_kvc_sizer_decide_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_492(_swig_i_1), C.double(_swig_i_2), C.swig_voidp(_swig_i_3)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -4327,7 +4343,7 @@ func Kvc_sizer_read_log(arg1 uintptr, arg2 uint64, arg3 *byte) (_swig_ret error)
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_sizer_read_log_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_490(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_sizer_read_log_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_493(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -4337,7 +4353,7 @@ func Kvc_storage_move_tokens(arg1 uintptr, arg2 []byte) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_storage_move_tokens_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), *(*C.swig_type_491)(unsafe.Pointer(&_swig_i_1))))
+	swig_r = (*byte)(C._wrap_kvc_storage_move_tokens_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), *(*C.swig_type_494)(unsafe.Pointer(&_swig_i_1))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -4353,7 +4369,7 @@ func Kvc_draft_lookup(arg1 []int32, arg2 uint32, arg3 uint32, arg4 []int32, arg5
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
-	swig_r = (*byte)(C._wrap_kvc_draft_lookup_native_56acb7785cc187f2(*(*C.swig_type_492)(unsafe.Pointer(&_swig_i_0)), C.int(_swig_i_1), C.int(_swig_i_2), *(*C.swig_type_493)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4)))
+	swig_r = (*byte)(C._wrap_kvc_draft_lookup_native_56acb7785cc187f2(*(*C.swig_type_495)(unsafe.Pointer(&_swig_i_0)), C.int(_swig_i_1), C.int(_swig_i_2), *(*C.swig_type_496)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg1
 	}
@@ -4380,7 +4396,7 @@ func Kvc_draft_truncate(arg1 uintptr, arg2 int32, arg3 uint64) (_swig_ret error)
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_draft_truncate_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.swig_type_494(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_draft_truncate_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.swig_type_497(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -4412,7 +4428,7 @@ func Kvc_manager_retire_step(arg1 uintptr, arg2 uint64) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_manager_retire_step_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_495(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_manager_retire_step_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_498(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -4479,7 +4495,7 @@ func Kvc_storage_runs(arg1 uintptr, arg2 int32, arg3 *byte, arg4 []byte, arg5 *u
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
-	swig_r = (*byte)(C._wrap_kvc_storage_runs_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.swig_voidp(_swig_i_2), *(*C.swig_type_496)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4)))
+	swig_r = (*byte)(C._wrap_kvc_storage_runs_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.swig_voidp(_swig_i_2), *(*C.swig_type_499)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg4
 	}
@@ -4493,7 +4509,7 @@ func Kvc_storage_copy_blocks(arg1 uintptr, arg2 []byte, arg3 uintptr) (_swig_ret
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_storage_copy_blocks_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), *(*C.swig_type_497)(unsafe.Pointer(&_swig_i_1)), C.uintptr_t(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_storage_copy_blocks_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), *(*C.swig_type_500)(unsafe.Pointer(&_swig_i_1)), C.uintptr_t(_swig_i_2)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -4507,7 +4523,7 @@ func Kvc_storage_zero_blocks(arg1 uintptr, arg2 []int32, arg3 uintptr) (_swig_re
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_storage_zero_blocks_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), *(*C.swig_type_498)(unsafe.Pointer(&_swig_i_1)), C.uintptr_t(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_storage_zero_blocks_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), *(*C.swig_type_501)(unsafe.Pointer(&_swig_i_1)), C.uintptr_t(_swig_i_2)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -4523,7 +4539,7 @@ func Kvc_storage_swap_out(arg1 uintptr, arg2 []byte, arg3 []byte, arg4 uint64, a
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
-	swig_r = (*byte)(C._wrap_kvc_storage_swap_out_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), *(*C.swig_type_499)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_500)(unsafe.Pointer(&_swig_i_2)), C.swig_type_501(_swig_i_3), C.uintptr_t(_swig_i_4)))
+	swig_r = (*byte)(C._wrap_kvc_storage_swap_out_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), *(*C.swig_type_502)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_503)(unsafe.Pointer(&_swig_i_2)), C.swig_type_504(_swig_i_3), C.uintptr_t(_swig_i_4)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -4542,7 +4558,7 @@ func Kvc_storage_swap_in(arg1 uintptr, arg2 []byte, arg3 []byte, arg4 uint64, ar
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
-	swig_r = (*byte)(C._wrap_kvc_storage_swap_in_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), *(*C.swig_type_502)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_503)(unsafe.Pointer(&_swig_i_2)), C.swig_type_504(_swig_i_3), C.uintptr_t(_swig_i_4)))
+	swig_r = (*byte)(C._wrap_kvc_storage_swap_in_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), *(*C.swig_type_505)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_506)(unsafe.Pointer(&_swig_i_2)), C.swig_type_507(_swig_i_3), C.uintptr_t(_swig_i_4)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -4559,7 +4575,7 @@ func Kvc_storage_quantize_blocks(arg1 uintptr, arg2 []int32, arg3 uintptr) (_swi
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_storage_quantize_blocks_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), *(*C.swig_type_505)(unsafe.Pointer(&_swig_i_1)), C.uintptr_t(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_storage_quantize_blocks_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), *(*C.swig_type_508)(unsafe.Pointer(&_swig_i_1)), C.uintptr_t(_swig_i_2)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -4576,7 +4592,7 @@ func Kvc_quantize(arg1 *byte, arg2 []byte, arg3 uint64, arg4 uint64, arg5 []byte
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
 	_swig_i_5 := arg6
-	swig_r = (*byte)(C._wrap_kvc_quantize_native_56acb7785cc187f2(C.swig_voidp(_swig_i_0), *(*C.swig_type_506)(unsafe.Pointer(&_swig_i_1)), C.swig_type_507(_swig_i_2), C.swig_type_508(_swig_i_3), *(*C.swig_type_509)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_510)(unsafe.Pointer(&_swig_i_5))))
+	swig_r = (*byte)(C._wrap_kvc_quantize_native_56acb7785cc187f2(C.swig_voidp(_swig_i_0), *(*C.swig_type_509)(unsafe.Pointer(&_swig_i_1)), C.swig_type_510(_swig_i_2), C.swig_type_511(_swig_i_3), *(*C.swig_type_512)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_513)(unsafe.Pointer(&_swig_i_5))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -4599,7 +4615,7 @@ func Kvc_dequantize(arg1 *byte, arg2 []byte, arg3 []byte, arg4 uint64, arg5 uint
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
 	_swig_i_5 := arg6
-	swig_r = (*byte)(C._wrap_kvc_dequantize_native_56acb7785cc187f2(C.swig_voidp(_swig_i_0), *(*C.swig_type_511)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_512)(unsafe.Pointer(&_swig_i_2)), C.swig_type_513(_swig_i_3), C.swig_type_514(_swig_i_4), *(*C.swig_type_515)(unsafe.Pointer(&_swig_i_5))))
+	swig_r = (*byte)(C._wrap_kvc_dequantize_native_56acb7785cc187f2(C.swig_voidp(_swig_i_0), *(*C.swig_type_514)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_515)(unsafe.Pointer(&_swig_i_2)), C.swig_type_516(_swig_i_3), C.swig_type_517(_swig_i_4), *(*C.swig_type_518)(unsafe.Pointer(&_swig_i_5))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}

@@ -5102,6 +5102,25 @@ char *_wrap_kvc_manager_commit_tokens_native_56acb7785cc187f2(kvc_manager *_swig
 }
 
 
+char *_wrap_kvc_manager_commit_ahead_native_56acb7785cc187f2(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2, long long _swig_go_3) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
+  uint64_t arg2 ;
+  uint64_t arg3 ;
+  uint64_t arg4 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_manager *)_swig_go_0;
+  arg2 = (uint64_t)_swig_go_1;
+  arg3 = (uint64_t)_swig_go_2;
+  arg4 = (uint64_t)_swig_go_3;
+  
+  result = (kvc_status)kvc_manager_commit_ahead(arg1,arg2,arg3,arg4);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
 char *_wrap_kvc_manager_truncate_request_native_56acb7785cc187f2(kvc_manager *_swig_go_0, long long _swig_go_1, long long _swig_go_2) {
   kvc_manager *arg1 = (kvc_manager *) 0 ;
   uint64_t arg2 ;

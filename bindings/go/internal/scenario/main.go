@@ -398,6 +398,8 @@ func (r *runner) execute(word string, a []int) (text string, err error) {
 		err = r.m.ReserveTokens(r.request(a[0]), a[1])
 	case "commit":
 		err = r.m.CommitTokens(r.request(a[0]), a[1])
+	case "ahead":
+		err = r.m.CommitAhead(r.request(a[0]), uint64(a[1]), uint64(a[2]))
 	case "truncate":
 		err = r.m.TruncateRequest(r.request(a[0]), a[1])
 	case "preempt":

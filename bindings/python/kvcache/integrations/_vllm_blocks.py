@@ -111,11 +111,11 @@ def _state_blocks(spec: Any, max_model_len: int) -> int:
 
 
 def edges_of(group: Group, block_size: int) -> Optional[tuple[int, int]]:
-    """Returns (first, period): a commit changes a request's table of this group at each first + n * period tokens, n >= 1. None: it never does."""
+    """Returns (first, period): blocks leave a request's table of this group at each first + n * period computed tokens, n >= 1. None: they never do."""
     if group.window_tokens:
         return group.window_tokens - 1, block_size
-    if group.state:  # each commit says which state there is
-        return 0, 1
+    if group.state:
+        return 1, block_size
     return (0, group.chunk_tokens) if group.chunk_tokens else None
 
 

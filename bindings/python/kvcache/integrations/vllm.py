@@ -17,9 +17,10 @@ Drafts with keys and values of their own (EAGLE, MTP) compute those of a positio
 n tokens behind a block a part of its identity. The library then gets the tokens of a request from token n on, and the first n as a key: its block i,
 with all before it, stands for the tokens up to the end of block i and n more.
 
-Publishing follows vLLM: with full attention only, blocks can be found as soon as they are scheduled, which is correct because the kernels of
-a step run in order. With a sliding window, chunks or states, a request is committed when its tokens are computed, because a commit also
-returns the blocks that are behind. One thread calls a manager, as in vLLM.
+Publishing follows vLLM: blocks can be found as soon as they are scheduled, which is correct because the kernels of a step run in order. A state that
+a step writes can be read by later steps alone, so a request that finds it waits for the next one. Blocks that a window, a chunk or a state has left are
+returned when no step in flight reads them. What loads or saves blocks beside the steps sees them published and returned when vLLM's manager would
+do it. One thread calls a manager, as in vLLM.
 """
 
 from __future__ import annotations
@@ -128,7 +129,7 @@ class KVCacheManager(_native.SlotAllocator):
         self._events = EventLog(self.manager, kv_cache_config, self.block_size) if enable_kv_cache_events else None
         # Its allocate_slots() handles running requests, and calls _allocate_slots() for all others.
         super().__init__(self._live, self.empty_kv_cache_blocks, KVCacheBlocks, max_model_len,
-                         edges, enable_caching, not self._zeroing)
+                         edges, enable_caching, not self._zeroing, bytes(i for i, group in enumerate(groups) if group.state))
         kinds = ", ".join(map(text_of, groups))
         _log.info("kvcache %s: its KVCacheManager runs in place of vLLM's: %d blocks of %d tokens, groups: %s", __version__, blocks, self.block_size, kinds)
 
@@ -193,7 +194,7 @@ class KVCacheManager(_native.SlotAllocator):
             if num_encoder_tokens:
                 raise UnsupportedError(f"num_encoder_tokens is {num_encoder_tokens} for a request that has blocks; give it when the request gets the first ones")
             if self._lossy:
-                self._commit(live, request, self._processed(request))
+                self._commit(live, request, 0, self._processed(request))
             if full_sequence_must_fit and self._count_whole(request, 0, start, 0) > self.block_pool.get_num_free_blocks():
                 return None
             if reserved_blocks and self._layout.blocks_for(needed, live.num_blocks, False) > self.block_pool.get_num_free_blocks() - reserved_blocks:
@@ -205,8 +206,8 @@ class KVCacheManager(_native.SlotAllocator):
                 new = KVCacheBlocks(ids)
                 if self._zeroing:
                     self._record(ids)
-        if not self._lossy and not delay_cache_blocks:
-            self._commit(live, request, end)
+        if not delay_cache_blocks:
+            self._commit(live, request, end, self._processed(request) if self._lossy else 0)
         return new
 
     def _grow(self, live: _native.Admitted, needed: int, inside: int) -> Optional[list[list[int]]]:
@@ -250,13 +251,13 @@ class KVCacheManager(_native.SlotAllocator):
             prompt.id, self._waiting = 0, None
 
     def _peek(self, prompt: _Prompt, cached: int) -> list[list[int]]:
-        ids = []
-        for group in range(len(self.groups)):
-            keys = [key for key in prompt.keys if key.first_token < cached]
-            held = self.manager.acquire_prefix(prompt.tokens[:cached], keys, group=self._layout.order[group])
-            self.manager.release_blocks(held)
-            ids.append([NULL_BLOCK if id < 0 else id for id in held.tolist()])
-        return ids
+        return [self._peek_group(prompt, cached, group) for group in range(len(self.groups))]
+
+    def _peek_group(self, prompt: _Prompt, cached: int, group: int) -> list[int]:
+        keys = [key for key in prompt.keys if key.first_token < cached]
+        held = self.manager.acquire_prefix(prompt.tokens[:cached], keys, group=self._layout.order[group])
+        self.manager.release_blocks(held)
+        return [NULL_BLOCK if id < 0 else id for id in held.tolist()]
 
     def _fixed_blocks(self, num_encoder_tokens: int) -> int:
         """Returns the number of blocks in each table that does not grow."""
@@ -266,6 +267,8 @@ class KVCacheManager(_native.SlotAllocator):
 
     def _admit(self, request: Any, end: int, needed: int, hit: int, whole: bool, reserved: int, external: int, inside: int,
                num_encoder_tokens: int) -> Optional[_native.Admitted]:
+        if self._fresh and hit and self._hits_fresh(request, hit):
+            return None
         fixed, computed = self._fixed_blocks(num_encoder_tokens), hit + external
         written = external or max(0, inside - hit)  # states that are written before that of the step's end
         prompt = self._prompts.pop(request.request_id, None)
@@ -337,24 +340,30 @@ class KVCacheManager(_native.SlotAllocator):
         live.watched = told or session
         return live
 
+    def _hits_fresh(self, request: Any, hit: int) -> bool:
+        """Whether a hit ends with a state that this step writes: its kernels read the states before they write any, so the request waits for the next
+        step."""
+        prompt = self._prompts.get(request.request_id)
+        if prompt is None or not prompt.belongs_to(request):
+            prompt = _Prompt(request, self._ahead, self._most_tokens)
+        return any(group.state and not self._fresh.isdisjoint(self._peek_group(prompt, hit, i)[-1:]) for i, group in enumerate(self.groups))
+
     def _tell_never(self, request_id: str, error: NeverFitsError) -> None:
         """vLLM has no word for a request that can never fit: it waits, and so do those behind it, until somebody aborts it."""
         if request_id not in self._never:
             self._never.add(request_id)
             _log.error("request %s can never run, and those behind it wait: abort it, or lower max_model_len. %s", request_id, error)
 
-    def _commit_watched(self, live: _native.Admitted, request: Any, tokens: Any, num_tokens: int) -> None:
+    def _commit_watched(self, live: _native.Admitted, request: Any, tokens: Any, num_tokens: int, computed: int) -> None:
         """Commits for a session, or for a request whose events are told apart. A session may have got media that the library does not know."""
         known = self._media.get(request.request_id)
         if known is not None and len(request.mm_features) > known:
             _native.kvc_manager_add_keys(self.manager._m, live.id, pack_keys(media_keys(
                 request.mm_features[known:], live.ahead, self._most_tokens)))  # an input may end behind what the engine computes
             self._media[request.request_id] = len(request.mm_features)
-        if num_tokens <= live.committed:
-            return
         if self._events is not None:
             self._events.read()
-        live.commit(tokens, num_tokens)
+        live.commit(tokens, num_tokens, computed)
         if self._events is not None:
             self._events.read(request)
 
@@ -375,7 +384,7 @@ class KVCacheManager(_native.SlotAllocator):
 
     def _processed(self, request: Any) -> int:
         """Number of tokens that no step in flight computes."""
-        processed: int = request.num_computed_tokens - request.num_in_flight_tokens
+        processed: int = max(0, request.num_computed_tokens - request.num_in_flight_tokens)
         return processed
 
     def _tables(self, live: _native.Admitted) -> list[list[int]]:
@@ -388,8 +397,9 @@ class KVCacheManager(_native.SlotAllocator):
     def remove_skipped_blocks(self, request_id: str, processed_computed_tokens: int, num_prompt_tokens: Optional[int] = None) -> None:
         """Frees the blocks behind a window or a chunk."""
         live = self._live.get(request_id)
-        if self._lossy and live is not None and live.committed < min(processed_computed_tokens, live.known):
-            live.commit((), min(processed_computed_tokens, live.known))  # no token is new
+        if self._lossy and live is not None:
+            computed = min(processed_computed_tokens, live.known)  # no token is new
+            live.commit((), max(live.committed, computed), computed)
 
     def free(self, request: Any) -> None:
         """Frees the request. Its published blocks stay cached; the deepest is evicted first."""
@@ -414,7 +424,7 @@ class KVCacheManager(_native.SlotAllocator):
         try:
             if live is not None and self._lossy:
                 try:
-                    self._commit(live, request, self._processed(request))
+                    self._commit(live, request, self._processed(request), self._processed(request))
                 except BaseException:  # nobody knows it any more
                     _native.kvc_manager_free_request(self.manager._m, live.id)
                     raise
@@ -505,7 +515,8 @@ class KVCacheManager(_native.SlotAllocator):
         return []
 
     def new_step_starts(self) -> None:
-        """Does nothing: nothing is kept per step."""
+        """The states that the step before has written can be read."""
+        self._fresh.clear()
 
     def take_events(self) -> list[Any]:
         """Returns vLLM's events since the last call. Raises RuntimeError if some were lost: consumers must then read the state anew."""
@@ -564,9 +575,12 @@ class _Coordinator:
                                    num_tokens_main_model: int, apply_admission_cap: bool = False, prefill_end: int = 0) -> int:
         """Returns the blocks that become unavailable when the request gets slots for num_tokens in all, of which new_computed_blocks are its
         hit. With apply_admission_cap, a window or a chunk counts with the most blocks that a request ever holds in it."""
+        owner = self._owner
+        if any(group.state and found and found[-1].block_id in owner._fresh for group, found in zip(owner.groups, new_computed_blocks)):
+            return int(owner.kv_cache_config.num_blocks) + 1  # as vLLM says: not in this step
         blocks = self.num_new_blocks(request_id, num_tokens, max(map(len, new_computed_blocks)), num_encoder_tokens, total_computed_tokens,
                                      num_tokens_main_model, apply_admission_cap)
-        live = self._owner._live.get(request_id)
+        live = owner._live.get(request_id)
         return blocks + self.num_idle_blocks(new_computed_blocks, live.num_blocks if live is not None else 0, total_computed_tokens)
 
     def num_new_blocks(self, request_id: str, num_tokens: int, found: int, num_encoder_tokens: int, total_computed_tokens: int,

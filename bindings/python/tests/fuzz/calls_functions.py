@@ -214,15 +214,16 @@ def admitted_commit(w):
     r, live = admitted_of(w)
     tokens = [1] * (r.info.num_tokens + 6)
     changing = w.h.as_changing_list(np.array(tokens)) if w.rng.random() < 0.5 else tokens
-    live.commit(w.rng.choice((changing, w.array(np.array(tokens)))), w.number(r.info.num_tokens + w.rng.randrange(3)))
+    live.commit(w.rng.choice((changing, w.array(np.array(tokens)))), w.number(r.info.num_tokens + w.rng.randrange(3)),
+                *([w.number(r.info.num_tokens)] if w.rng.random() < 0.5 else []))
 
 
 class Scheduled(_native.SlotAllocator):
     def _allocate_slots(self, *unused, **more):
         return "general"
 
-    def _commit_watched(self, live, request, tokens, num_tokens):
-        live.commit(tokens, num_tokens)
+    def _commit_watched(self, live, request, tokens, num_tokens, computed):
+        live.commit(tokens, num_tokens, computed)
 
 
 class Wanted:
@@ -252,7 +253,7 @@ def scheduled_of(w):
     tokens = [1] * (r.info.num_tokens + w.rng.randrange(6))
     if w.rng.random() < 0.3:
         tokens = w.h.as_changing_list(np.array(tokens))
-    allocator = Scheduled(table, "empty", tuple, 64, w.rng.choice(((), (), [(w.number(5), 4)], [(5, 4), (0, 3)])), True, True)
+    allocator = Scheduled(table, "empty", tuple, 64, w.rng.choice(((), (), [(w.number(5), 4)], [(5, 4), (0, 3)])), True, True, w.rng.choice((b"", b"", b"\0", b"\1\0", b"\x1f")))
     return allocator, Wanted(table, tokens, w.rng.choice((lambda: None, lambda: None, table.clear, mischief)))
 
 

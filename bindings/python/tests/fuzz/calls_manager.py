@@ -234,6 +234,13 @@ def commit(w):
     r.commit(w.number(r.info.num_tokens))
 
 
+@call("Request.commit_ahead")
+def commit_ahead(w):
+    r = w.request()
+    committed = w.number(r.info.num_tokens)
+    r.commit_ahead(committed, w.number(committed))
+
+
 @call("Request.truncate")
 def truncate(w):
     r = w.request()

@@ -353,6 +353,28 @@ public abstract class ManagerCalls {
   }
 
   /**
+   * Commits tokens that steps in flight still write. Full blocks of numCommitted tokens are published now, as by Request.commit, so that later
+   * steps can hit them. Blocks that left a window, a chunk or a state are returned only as if numComputed tokens were committed, because steps in
+   * flight read the others; the next commit returns those. For an engine whose steps run in the order in which it schedules them, on one stream: a
+   * step that hits such a block reads it after the step that writes it. Commit only what a step surely writes: no drafts, and externalTokens only
+   * if their transfer runs on that stream, too. The library does not see these steps, so all else that reads blocks must run after them:
+   * Offload.poll and kvc_offload_flush (on the stream of the steps, or when they are over), checkpoints, Manager.rebuild, pages and external
+   * holders (when they are over), copies of Manager.takePending (on that stream), and readers of the events, which tell of a block when it is
+   * published. If a step fails, call Manager.unpublishBlocks at once for the blocks that it should have written; then preempt or free the requests
+   * that hold them. As Request.commit, and INVALID_ARGUMENT if more tokens are computed than committed. UNSUPPORTED with KVC_MANAGER_FILLS and
+   * fewer computed than committed tokens: there KVC_REQUEST_PUBLISH_ENQUEUED publishes what a step writes, and Manager.failStep takes it back.
+   * Since 0.3.
+   *
+   * @param numCommitted Absolute count.
+   * @param numComputed Absolute count of the tokens whose steps are over, at most numCommitted; if equal, the call is Request.commit.
+   */
+  public void commitAhead(long request, long numCommitted, long numComputed) throws KvCacheException {
+    Sizes.count("numCommitted", numCommitted);
+    Sizes.count("numComputed", numComputed);
+    call(c -> Native.kvc_manager_commit_ahead(c, request, numCommitted, numComputed));
+  }
+
+  /**
    * Tokens that a request with `generated` tokens after its prompt will probably still get. Of ended requests that got at least `generated`
    * tokens, 50, 75 or 95 % (`headroom`) got at most this many more. A request counts when it is freed, if it was ever admitted, with the tokens
    * beyond those that it was created with (a fork: beyond those of its fork). Counts from 16 on are rounded up, by less than 1/8. Old requests

@@ -436,6 +436,7 @@ final class Scenario {
       }
       case "reserve" -> request(a[0]).reserve(a[1]);
       case "commit" -> request(a[0]).commit(a[1]);
+      case "ahead" -> m.commitAhead(request(a[0]).id(), a[1], a[2]);
       case "truncate" -> request(a[0]).truncate(a[1]);
       case "preempt" -> request(a[0]).preempt();
       case "free" -> request(a[0]).free();
