@@ -21,7 +21,7 @@ LIMITS = [
     ("methods of the largest class", 160, METHODS),
     ("functions of more than 60 lines", 14, 0),
     ("lines of the longest function", 100, LINES),
-    ("conditions on features in src/manager", 141, 30),
+    ("conditions on features in src/manager", 142, 30),
     ("parameters `uint32_t ns`, `group`, `pool`, `cls`", 318, 0),
 ]
 
