@@ -110,7 +110,8 @@ const char* kind_name(Kind kind) {
                                              "unregister_prompt",
                                              "resize",
                                              "add_keys",
-                                             "set_prefix_caching"};
+                                             "set_prefix_caching",
+                                             "admit_batch"};
   return kNames[static_cast<int>(kind)];
 }
 
@@ -153,6 +154,9 @@ std::string to_text(const Op& op) {
     case Kind::kPreempt:
     case Kind::kFree:
       out << "r" << op.target << ")";
+      break;
+    case Kind::kAdmitBatch:
+      out << "r" << list(op.targets) << ")";
       break;
     case Kind::kReserve:
     case Kind::kCommit:
