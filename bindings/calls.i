@@ -58,6 +58,12 @@ static kvc_status index_worker_info(kvc_index *index, uint64_t worker, char *nam
   return KVC_OK;
 }
 
+/* One for each request; an array that is shorter is not written. */
+static kvc_status manager_admit_batch(kvc_manager *m, const uint64_t *requests, size_t num_requests, uint64_t *cached, size_t num_cached,
+                                      int32_t *statuses, size_t num_statuses) {
+  return kvc_manager_admit_batch(m, requests, num_requests, num_cached < num_requests ? NULL : cached, num_statuses < num_requests ? NULL : statuses);
+}
+
 /* num_entries is num_requests * row_stride. */
 static kvc_status manager_export_tables(kvc_manager *m, const uint64_t *requests, size_t num_requests, uint32_t group, int32_t fill_id,
                                         int32_t *tables, size_t num_entries) {

@@ -181,6 +181,10 @@ class Manager {
     if (!Fit(kvc_manager_allocate_request(get(), p.get(), c, &id, nullptr))) return {};
     return {get(), id};
   }
+  /// Admits waiting requests, all or none. `cached` and `statuses`: of each, or nullptr.
+  Fit admit_batch(Span<const uint64_t> requests, uint64_t* cached = nullptr, kvc_status* statuses = nullptr) {
+    return Fit(kvc_manager_admit_batch(get(), requests.data(), requests.size(), cached, statuses));
+  }
   /// Opens a namespace, also if it is open already.
   Namespace open_namespace(const kvc_namespace_config& config) {
     return Namespace(get(), ask<uint64_t>(kvc_manager_open_namespace, get(), &config));

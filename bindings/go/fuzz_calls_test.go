@@ -109,6 +109,14 @@ func (f *fuzzer) calls(t *testing.T) map[string]func() error {
 			info, _ := f.m.RequestInfo(r)
 			return f.m.CommitTokens(r, int(f.oneOf(info.NumTokens, info.NumTokens, info.NumCommitted, f.number())))
 		},
+		"Manager.AdmitBatch": func() error {
+			requests := slice(f, f.Intn(4), f.request)
+			var statuses []Status
+			if f.Intn(2) == 0 {
+				statuses = make([]Status, f.length(len(requests)))
+			}
+			return first(f.m.AdmitBatch(requests, statuses))
+		},
 		"Manager.ExportTables": func() error {
 			requests := slice(f, f.Intn(3), f.request)
 			return f.m.ExportTables(requests, uint32(f.small(2)), int32(f.number()), slice(f, len(requests)*16, f.block))

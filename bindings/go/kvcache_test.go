@@ -90,6 +90,37 @@ func TestTablesHaveACommonPrefix(t *testing.T) {
 	}
 }
 
+func TestABatchIsAdmittedWholeOrNotAtAll(t *testing.T) {
+	m := newManager(t, Config{NumBlocks: 3})
+	wait := func(first, tokens int) Request {
+		r, err := m.CreateRequest(sequence(first, tokens), nil)
+		must(t, err)
+		return r
+	}
+	a, b, large, never := wait(0, 16), wait(100, 20), wait(200, 30), wait(300, 60)
+	refused := func(requests []Request, is error, text string, want ...Status) {
+		t.Helper()
+		statuses := make([]Status, len(requests))
+		cached, err := m.AdmitBatch(requests, statuses)
+		if !errors.Is(err, is) || !strings.Contains(err.Error(), text) || cached != nil {
+			t.Fatal(cached, err)
+		}
+		equal(t, statuses, want)
+	}
+	refused([]Request{a, large, b}, ErrNoSpace, "requests[2]: ", StatusSkipped, StatusSkipped, StatusNoSpace)
+	refused([]Request{never, a}, ErrNeverFits, "requests[0]: ", StatusNeverFits, StatusSkipped)
+	refused([]Request{a, 99}, ErrNotFound, "requests[1]: ", StatusSkipped, Status(ErrNotFound.Status))
+	if _, err := m.AdmitBatch([]Request{a}, make([]Status, 2)); !errors.Is(err, ErrInvalidArgument) {
+		t.Fatal(err)
+	}
+	cached, err := m.AdmitBatch([]Request{a, b}, nil)
+	must(t, err)
+	equal(t, cached, []uint64{0, 0})
+	cached, err = m.AdmitBatch(nil, nil)
+	must(t, err)
+	equal(t, len(cached), 0)
+}
+
 func TestNoSpaceUntilAStepIsRetiredIsNoSpace(t *testing.T) {
 	m := newManager(t, Config{NumBlocks: 4})
 	s, err := m.NewStep(StepLimits{MaxRequests: 1, MaxFrees: 1, MaxTokens: 1})

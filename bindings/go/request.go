@@ -7,6 +7,7 @@ import "C"
 
 import (
 	"errors"
+	"fmt"
 	"unsafe"
 
 	"github.com/libkvcache/libkvcache/bindings/go/internal/native"
@@ -96,6 +97,26 @@ func (m *Manager) AdmitRequest(request Request) (cached int, err error) {
 	var hit uint64
 	err = m.call(func(c uintptr) error { return native.Kvc_manager_admit_request(c, uint64(request), &hit) })
 	return int(hit), err
+}
+
+// AdmitBatch admits waiting requests, all or none, and returns the tokens of their hits. Each is planned as if those before it were
+// admitted; if one is refused, all wait as before. statuses may be nil, or has an entry for each: then those that would fit are
+// StatusSkipped, and so are those behind one of the same quota that has no space, which are not tried. Errors: those of AdmitRequest
+// for the first that is refused, whose text begins with its index.
+func (m *Manager) AdmitBatch(requests []Request, statuses []Status) (cached []uint64, err error) {
+	if statuses != nil && len(statuses) != len(requests) {
+		return nil, &Error{Status: C.KVC_ERROR_INVALID_ARGUMENT,
+			Text: fmt.Sprintf("statuses has %d entries; %d requests need as many, or nil", len(statuses), len(requests))}
+	}
+	var told []int32
+	if len(statuses) > 0 {
+		told = unsafe.Slice((*int32)(unsafe.Pointer(&statuses[0])), len(statuses))
+	}
+	cached = make([]uint64, len(requests))
+	if err = m.call(func(c uintptr) error { return native.Kvc_manager_admit_batch(c, requestIDs(requests), cached, told) }); err != nil {
+		return nil, err
+	}
+	return cached, nil
 }
 
 // AppendTokens appends known tokens. An admitted request gets slots for them. Errors: ErrNoSpace, ErrAgain, ErrNotFound, ...

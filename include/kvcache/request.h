@@ -159,6 +159,19 @@ KVC_API kvc_status kvc_manager_create_request(kvc_manager* m, const kvc_prompt* 
  *  (end the request), FILLING, NOT_FOUND, BUSY (admitted already), OUT_OF_MEMORY. Since 0.1. */
 KVC_API kvc_status kvc_manager_admit_request(kvc_manager* m, uint64_t request, uint64_t* num_cached);
 
+/** Admits waiting requests, all or none, by the rules of KVC_STEP_ADMIT_ALL_OR_NONE. Each is planned as if
+ *  those before it were admitted. If all fit, their hits are held before the first takes a block. Else no
+ *  request is admitted, and all wait as before. No hit goes on inside a block.
+ *  @param[in]  requests [num_requests] ids, each once.
+ *  @param[out] cached   [num_requests] tokens of each hit; written if all are admitted. May be NULL.
+ *  @param[out] statuses [num_requests] of each request; written unless `requests` is refused as NULL. If one
+ *  is refused, those that would fit are SKIPPED, and so are those behind one of the same share that has no
+ *  space, which are not tried. May be NULL.
+ *  @return KVC_OK, or the status of the first request that is refused, as kvc_manager_admit_request (BUSY
+ *  also for one that is named twice); the text begins with its index, such as "requests[2]: ". Since 0.3. */
+KVC_API kvc_status kvc_manager_admit_batch(kvc_manager* m, const uint64_t* requests, size_t num_requests,
+                                           uint64_t* cached, kvc_status* statuses);
+
 /** kvc_manager_create_request and kvc_manager_admit_request in one call. If either fails, there is no
  *  request. @return As both. Since 0.1. */
 KVC_API kvc_status kvc_manager_allocate_request(kvc_manager* m, const kvc_prompt* prompt,

@@ -91,6 +91,22 @@ struct Keys {
   }
 };
 
+// Requests, and for each a number and a status.
+struct Batch {
+  static constexpr size_t kParams = 4;
+  template <typename Log>
+  static void inputs(Log& log, const uint64_t*& ids, size_t& count, uint64_t*& cached,
+                     kvc_status*& statuses) {
+    if (log.length(count, ids, most_tokens(log.shape()) + log.shape().max_requests)) log.ids(ids, count);
+    if (log.given(cached)) log.room(cached, count);
+    if (log.given(statuses)) log.room(statuses, count);
+  }
+  template <typename Log>
+  static void results(Log& log, const uint64_t*, size_t count, const uint64_t* cached, const kvc_status*) {
+    if (cached != nullptr) log.list(cached, count, "cached");
+  }
+};
+
 struct Blocks {
   static constexpr size_t kParams = 2;
   template <typename Log>

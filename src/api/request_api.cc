@@ -37,6 +37,16 @@ kvc_status kvc_manager_admit_request(kvc_manager* m, uint64_t request, uint64_t*
   return on_manager(m, [&](Manager& manager) { return manager.admit_request(request, num_cached); });
 }
 
+kvc_status kvc_manager_admit_batch(kvc_manager* m, const uint64_t* requests, size_t num_requests,
+                                   uint64_t* cached, kvc_status* statuses) {
+  KVC_RECORD(kvc_manager_admit_batch, m, requests, num_requests, cached, statuses);
+  const Timed timed(latency_of(m, KVC_LATENCY_ADMIT));
+  return on_manager(m, [&](Manager& manager) {
+    KVC_REQUIRE_ARRAY(requests, num_requests);
+    return manager.admit_batch(requests, num_requests, cached, statuses);
+  });
+}
+
 kvc_status kvc_manager_allocate_request(kvc_manager* m, const kvc_prompt* prompt,
                                         const kvc_request_config* config, uint64_t* request,
                                         uint64_t* num_cached) {

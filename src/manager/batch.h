@@ -8,6 +8,11 @@
 
 namespace kvc {
 
+// What lets those of the same share behind it wait too.
+inline bool lacks_space(kvc_status status) {
+  return status == KVC_ERROR_NO_SPACE || status == KVC_ERROR_AGAIN || status == KVC_ERROR_OVER_QUOTA;
+}
+
 class Batch {
  public:
   Batch(Requests& requests, Blocks& blocks) : requests_(requests), blocks_(blocks) {}

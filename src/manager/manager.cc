@@ -186,6 +186,37 @@ kvc_status Manager::commit_tokens(uint64_t id, uint64_t num_committed) {
   return status;
 }
 
+kvc_status Manager::admit_batch(const uint64_t* ids, size_t count, uint64_t* cached, kvc_status* statuses) {
+  FirstError failure;
+  const Guard lock(monitor_);
+  const SchedulerView scheduler = view();
+  Batch batch = scheduler.batch();
+  kvc_status first = KVC_OK;
+  uint64_t refused = 0;  // shares that one of them had no space in
+  for (size_t i = 0; i < count; ++i) {
+    Request* request = nullptr;
+    const uint64_t share = scheduler.locked_share_of(ids[i], 0);
+    kvc_status status = (refused & share) != 0
+                            ? fail(KVC_ERROR_SKIPPED, "not tried: an earlier admission had no space")
+                            : requests_.find(ids[i], false, &request);
+    if (status == KVC_OK) status = batch.plan(*request, 0, SIZE_MAX, 0);
+    if (lacks_space(status)) refused |= share;
+    if (status != KVC_OK) failure.note("requests", i);
+    if (first == KVC_OK) first = status;
+    if (statuses != nullptr) statuses[i] = status;
+  }
+  if (first != KVC_OK) {
+    batch.cancel();
+    for (size_t i = 0; i < count && statuses != nullptr; ++i)
+      if (statuses[i] == KVC_OK) statuses[i] = KVC_ERROR_SKIPPED;
+    return first;
+  }
+  CopyList none;  // their hits end at full blocks
+  batch.admit(0, none);
+  for (size_t i = 0; i < count && cached != nullptr; ++i) cached[i] = requests_.peek(ids[i])->num_cached;
+  return KVC_OK;
+}
+
 kvc_status Manager::fail_step(uint64_t step_id, uint64_t* ids, size_t capacity, size_t* count) {
   const Guard lock(monitor_);
   if (!shape_.has_fills()) {

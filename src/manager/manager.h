@@ -66,6 +66,8 @@ class Manager {
   kvc_status admit_request(uint64_t id, uint64_t* num_cached, size_t max_positions = SIZE_MAX) {
     return view().admit(id, num_cached, max_positions);
   }
+  // All or none; `cached` and `statuses` may be nullptr. The status of the first that is refused.
+  kvc_status admit_batch(const uint64_t* ids, size_t count, uint64_t* cached, kvc_status* statuses);
   kvc_status append_tokens(uint64_t id, const int32_t* tokens, size_t num_tokens);
   kvc_status add_keys(uint64_t id, const kvc_extra_key* keys, size_t num_keys) {
     return change(id, false, [&](Request& request) { return requests_.add_keys(request, keys, num_keys); });

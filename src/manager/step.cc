@@ -248,8 +248,7 @@ kvc_status Stepper::explain_tokens(const StepPlan& plan, size_t i, kvc_status st
 
 void Stepper::count_refusal(StepPlan& plan, kvc_status status, uint64_t share, uint64_t* refused) const {
   kvc_step& step = plan.step;
-  const bool no_space =
-      status == KVC_ERROR_NO_SPACE || status == KVC_ERROR_AGAIN || status == KVC_ERROR_OVER_QUOTA;
+  const bool no_space = lacks_space(status);
   if (no_space && *refused == 0) step.shortage_blocks = view_.last_shortage();
   if (no_space) *refused |= share;
   step.num_refused += no_space || status == KVC_ERROR_SKIPPED || status == KVC_ERROR_BUFFER_TOO_SMALL ||

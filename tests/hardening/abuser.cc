@@ -41,6 +41,14 @@ kvc_status Abuser::call(int kind) {
       return status;
     }
     case 3:
+      if (random_.chance(30)) {
+        kvc_status statuses[3];
+        uint64_t cached[3];
+        for (n = 0; n < 3; ++n) ids_[n] = any(live_);
+        return kvc_manager_admit_batch(m_, random_.chance(95) ? ids_ : nullptr, random_.below(4),
+                                       random_.chance(80) ? cached : nullptr,
+                                       random_.chance(80) ? statuses : nullptr);
+      }
       return kvc_manager_admit_request(m_, any(live_), &number_);
     case 4:
       return kvc_manager_reserve_tokens(m_, any(live_), number());

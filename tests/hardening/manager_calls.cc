@@ -103,6 +103,10 @@ void add_requests(std::vector<Call>& calls) {
                       .allocating()
                       .may_be_null({2})
                       .after(waiting));
+  calls.push_back(KVC_CALL(kvc_manager_admit_batch, s.m, &s.request, size_t{1}, &s.number, &s.done)
+                      .allocating()
+                      .may_be_null({3, 4})
+                      .after(waiting));
   calls.push_back(KVC_CALL(kvc_manager_reserve_tokens, s.m, s.request, s.n).allocating().after(admitted));
   calls.push_back(
       KVC_CALL(kvc_manager_append_tokens, s.m, s.request, s.tokens.data(), s.n).allocating().after(admitted));

@@ -463,9 +463,9 @@ void Generator::tell_story(StepOp& s) {
 
 Op Generator::next(const World& world) {
   // Percent of operations, in the order of Kind; `probe` changes nothing and is not counted.
-  static const int kWeights[kKinds] = {42, 75,  400, 40, 78, 104, 36, 122, 46, 130, 18, 34, 50, 208,
-                                       72, 28,  84,  95, 49, 38,  26, 26,  26, 200, 80, 58, 36, 60,
-                                       55, 220, 35,  38, 40, 44,  58, 38,  36, 28,  70, 60, 2,  80};
+  static const int kWeights[kKinds] = {42, 75, 400, 40, 78, 104, 36, 122, 46,  130, 18, 34, 50, 200, 72,
+                                       28, 84, 92,  49, 38, 24,  24, 26,  195, 80,  58, 36, 60, 55,  220,
+                                       35, 38, 40,  44, 58, 38,  36, 28,  70,  60,  2,  80, 50};
   learn(world);
   Op op;
   op.tag = ++last_tag_;
@@ -518,6 +518,10 @@ Op Generator::next(const World& world) {
       break;
     case Kind::kAdmit:
       op.target = request(world, 0);
+      break;
+    case Kind::kAdmitBatch:
+      for (uint64_t count = random_.below(4); count-- != 0;)  // now and then one twice, or of nobody
+        if (const uint64_t tag = random_.chance(4) ? kForeign : request(world, 0)) op.targets.push_back(tag);
       break;
     case Kind::kReserve: {
       op.target = request(world, 1);

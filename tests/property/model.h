@@ -791,7 +791,8 @@ class Model : public PartialRules {
       out.status.push_back(status);
     }
     std::set<int> refused;  // shares
-    if (in.all_or_none) admit_all(in, out);
+    if (in.all_or_none && admit_all(in, out))
+      for (const uint64_t id : out.admitted) enqueue_admitted(*find(id));
     for (const StepAdmission& a : in.all_or_none ? std::vector<StepAdmission>{} : in.admissions) {
       uint64_t id = a.id, cached = 0;
       const int cls = shares_.cls(int64_t(a.id == 0    ? a.options.ns
@@ -821,7 +822,7 @@ class Model : public PartialRules {
 
   // All admissions of a step or none. What each plan holds, and so many blocks as it takes, are gone for
   // those behind it; then all is as before, and if all fit, all hits are held before the first takes a block.
-  void admit_all(const StepIn& in, StepOut& out) {
+  bool admit_all(const StepIn& in, StepOut& out) {
     const size_t n = in.admissions.size();
     std::vector<kvc_status> status(n);
     std::vector<uint64_t> ids(n), made, slots(n);
@@ -878,12 +879,20 @@ class Model : public PartialRules {
                      status[i] == KVC_ERROR_FILLING || status[i] == KVC_ERROR_NEVER_FITS;
       out.status.push_back(status[i]), out.admitted.push_back(all ? ids[i] : 0), out.cached.push_back(cached);
     }
-    for (size_t i = 0; i < n && all; ++i) {
+    for (size_t i = 0; i < n && all; ++i)
       for (const auto& row : plans[i].held)
         for (const Cell& cell : row)
           if (cell.block >= 0) --blocks_[cell.block].requests;
-      enqueue_admitted(*find(ids[i]));
-    }
+    return all;
+  }
+  // The same in a single call; the status of the first that is refused.
+  kvc_status admit_batch(const std::vector<uint64_t>& ids, StepOut& out) {
+    StepIn in;
+    for (const uint64_t id : ids) in.admissions.emplace_back().id = id;
+    if (admit_all(in, out)) return KVC_OK;
+    for (const kvc_status status : out.status)
+      if (status != KVC_OK && status != KVC_ERROR_SKIPPED) return status;
+    return KVC_ERROR_INTERNAL;
   }
   void enqueue_admitted(Request& r) {
     const uint64_t n = r.text.tokens.size(), first = r.cached + r.options.external + r.options.slots;

@@ -111,7 +111,8 @@ const char* kind_name(Kind kind) {
                                              "resize",
                                              "add_keys",
                                              "set_prefix_caching",
-                                             "commit_ahead"};
+                                             "commit_ahead",
+                                             "admit_batch"};
   return kNames[static_cast<int>(kind)];
 }
 
@@ -154,6 +155,9 @@ std::string to_text(const Op& op) {
     case Kind::kPreempt:
     case Kind::kFree:
       out << "r" << op.target << ")";
+      break;
+    case Kind::kAdmitBatch:
+      out << "r" << list(op.targets) << ")";
       break;
     case Kind::kReserve:
     case Kind::kCommit:

@@ -54,6 +54,7 @@ enum class Kind : int {
   kAddKeys,
   kSetCaching,
   kCommitAhead,
+  kAdmitBatch,
   kCount
 };
 constexpr int kKinds = static_cast<int>(Kind::kCount);
@@ -80,6 +81,7 @@ struct Op {
   uint64_t count = 0, until = 0;  // of a hint; until: also the time of set_time
   uint32_t priority = 0;
   std::vector<int> blocks;
+  std::vector<uint64_t> targets;  // of admit_batch
   StepOp step;  // retire and step: step.in.retired counts back from the newest step; kFuture = one not issued
 };
 constexpr uint64_t kFuture = ~uint64_t{0};

@@ -158,6 +158,8 @@ uint64_t World::step_number(uint64_t back) const {
 bool World::resolvable(const Op& op) const {
   const auto known = [&](uint64_t tag) { return tag == 0 || handles_.count(tag); };
   if (op.kind == Kind::kRetire) return step_number(op.step.in.retired) != 0;
+  for (const uint64_t tag : op.targets)
+    if (!handles_.count(tag)) return false;
   return known(op.target) && known(op.ns) && known(op.options.ns);
 }
 

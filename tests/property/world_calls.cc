@@ -106,6 +106,15 @@ Outcome World::ask_model(const Op& op) {
     case Kind::kAdmit:
       out.status = model_.admit(target, &number, model_.pending);
       break;
+    case Kind::kAdmitBatch: {
+      std::vector<uint64_t> ids;
+      for (const uint64_t tag : op.targets) ids.push_back(model_id(tag));
+      model::StepOut all;
+      out.status = model_.admit_batch(ids, all);
+      for (const kvc_status status : all.status) value(status);
+      for (const uint64_t cached : all.cached) value(cached);
+      break;
+    }
     case Kind::kReserve:
       out.status = model_.reserve(target, op.number, model_.pending);
       break;
@@ -327,6 +336,15 @@ Outcome World::ask_library(const Op& op, int side) {
                                admitted.next_checkpoint != info.next_checkpoint))
         out.fault = "the probe told another checkpoint, " + std::to_string(info.next_checkpoint);
       if (probed != KVC_OK && probed != status) out.fault = "the probe and the admission fail differently";
+      break;
+    }
+    case Kind::kAdmitBatch: {
+      std::vector<uint64_t> ids, cached(op.targets.size(), 0);
+      std::vector<kvc_status> statuses(op.targets.size(), -1);
+      for (const uint64_t tag : op.targets) ids.push_back(lib_id(tag, side));
+      out.status = kvc_manager_admit_batch(m, ids.data(), ids.size(), cached.data(), statuses.data());
+      for (const kvc_status status : statuses) out.values.push_back(status);
+      for (const uint64_t hit : cached) out.values.push_back(static_cast<int64_t>(hit));
       break;
     }
     case Kind::kReserve:

@@ -42,7 +42,7 @@ def scenario(seed, operations):
              ("preempt", live), ("free", live), ("copies",), ("table", live, rng.randrange(2)), ("slots", live, 0, rng.randrange(n + 1), 1),
              ("probe", space, *span), ("drop", space, *span), ("evict", rng.randrange(4)), ("pin", name, space, *span), ("unpin", name),
              ("reset", space), ("resetall",), ("caching", rng.choice((0, 1, 1, 1))), ("take", 0, rng.randrange(3)), ("give", rng.randrange(24)), ("publish", space, 0, *span, rng.randrange(24)),
-             ("arrive", *arrivals(rng)),
+             ("arrive", *arrivals(rng)), ("together", *(rng.randrange(8) for _ in range(rng.randrange(4)))),
              ("step", *rng.sample(list(known), min(len(known), rng.randrange(1, 4)))),
              ("forget", *rng.sample(list(known), min(len(known), rng.randrange(1, 4)))), ("events",), ("stats",),
              ("time", max(0, time + rng.randrange(4) - 1)), ("now", time + rng.randrange(4)), ("priority", live, hint[0], rng.choice([4, 9, -1]), *hint[1:]),
@@ -50,7 +50,7 @@ def scenario(seed, operations):
              ("register", rng.randrange(3), space, *span), ("acquire", name, rng.randrange(3), *span), ("unregister", rng.randrange(3)), ("prompts",),
              ("resize", 0, rng.choice([0, 20, 24, 28, 30, 40, 50, 61])), ("mode", rng.randrange(4)),
              ("key", live, n + rng.choice([-2, 0, 0, 1, 4]) if n > 2 else n, rng.choice([1, 4, 6, 17]), rng.randrange(2)), ("expect", rng.randrange(4), rng.randrange(9))],
-            [6, 2, 2, 5, 8, 2, 2, 1, 1, 1, 1, 4, 2, 2, 1, 1, 1, 1, 1, 2, 0.2, 0.1, 0.3, 1, 1, 1, 2, 8, 1, 2, 1, 1, 0.5, 3, 2, 2, 1, 0.6, 2, 1, 0.5, 4, 1, 3, 1])[0]
+            [6, 2, 2, 5, 8, 2, 2, 1, 1, 1, 1, 4, 2, 2, 1, 1, 1, 1, 1, 2, 0.2, 0.1, 0.3, 1, 1, 1, 2, 2, 8, 1, 2, 1, 1, 0.5, 3, 2, 2, 1, 0.6, 2, 1, 0.5, 4, 1, 3, 1])[0]
         word = line[0]
         if word in ("allocate", "create", "fork", "acquire") and name in known:
             yield ("free", name)

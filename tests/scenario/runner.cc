@@ -496,6 +496,13 @@ class Runner {
        [this](const Numbers& a) {
          return said(kvc::ask<uint64_t>(kvc_manager_admit_request, c(), id(a[0])));
        }},
+      {"together",
+       [this](const Numbers& a) {
+         std::vector<uint64_t> ids, cached(a.size());
+         for (const int64_t name : a) ids.push_back(id(name));
+         kvc::check(kvc_manager_admit_batch(c(), ids.data(), ids.size(), cached.data(), nullptr));
+         return join(cached);
+       }},
       {"append",
        [this](const Numbers& a) {
          return done(kvc_manager_append_tokens(c(), id(a[0]), sequence(a[1], a[2]).data(),

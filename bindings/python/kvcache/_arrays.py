@@ -92,7 +92,7 @@ _MEMORY = Rule((), ("*bytes",))
 
 # Every array of every call, as `function.argument` where a name means different things in different functions.
 TABLE = {
-    "requests": Rule(_COUNTS, ("requests",)), "block_tables.out": Rule(("int32",), ("requests", "entries")),
+    "requests": Rule(_COUNTS, ("requests",)), "statuses": Rule(("int32",), ("requests",)), "block_tables.out": Rule(("int32",), ("requests", "entries")),
     "block_table.out": Rule(("int32",), ("entries",)),
     "keys": Rule(("uint8",), ("*keys",)), "digests": Rule(("uint8",), ("*digests",)), "runs": Rule(_COUNTS, ("runs", "2"), True), "generations": Rule(_COUNTS, ("pages",), True),
     "memory": _MEMORY, "pages": _MEMORY, "copies": _PAIRS, "copy_tokens.copies": Rule(("int32",), ("copies", "6")), "blocks": Rule(("int32",), ("blocks",)), "slots": Rule(("int64",), ("tokens",)),

@@ -11,7 +11,7 @@ from . import _native
 
 class KvCacheError(Exception):
     """A failed call, which changed nothing. `status` is its Status, as a number. `item` is (name of the array, index) for a failed item of a Step
-    (Step.errors), otherwise None."""
+    (Step.errors) and for the first that Manager.admit_batch() refuses, otherwise None."""
 
     status: int = 0
     item: Optional[tuple[str, int]] = None

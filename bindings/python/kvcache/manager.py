@@ -320,6 +320,45 @@ class Manager:
                                 cross_tokens, cross_digest)
         return Request(self, _native.kvc_manager_create_request(self._m, namespace_id(namespace), tokens, pack_keys(keys), config))
 
+    def admit_batch(self, requests: Sequence[Request], statuses: Optional[numpy.ndarray] = None) -> list[int]:
+        """Admits waiting requests, all or none, and returns the tokens of their hits. Each is planned as if those before it were admitted. If all fit,
+        their hits are held before the first takes a block; else all wait as before. A hit is a multiple of block_size, also with partial_reuse.
+
+        statuses: int32 [n], written with a Status for each: if one is refused, those that would fit are SKIPPED, and so are those behind one of the
+        same quota that has no space, which are not tried. Raises what Request.admit() raises for the first that is refused; item of the error is
+        ("requests", its index)."""
+        batch = list(requests)
+        for i, request in enumerate(batch):
+            if not isinstance(request, Request):
+                raise TypeError(f"requests[{i}] is {request!r:.100}; it must be a kvcache.Request")
+        told = np.empty(len(batch), np.int32) if statuses is None else take("statuses", statuses, {"requests": len(batch)}, written=True)
+        cached = np.empty(len(batch), np.uint64)
+        told[:] = _native.KVC_OK
+        try:
+            _native.kvc_manager_admit_batch(self._m, [request.id for request in batch], cached, told)
+        except KvCacheError as error:
+            if refused := np.flatnonzero((told != _native.KVC_OK) & (told != _native.KVC_ERROR_SKIPPED)).tolist():
+                error.item = "requests", refused[0]
+            raise
+        hits: list[int] = cached.tolist()
+        for request, hit in zip(batch, hits):
+            request.num_cached = hit
+        return hits
+
+    def allocate_batch(self, prompts: Iterable[Tokens], **options: Any) -> list[Request]:
+        """Creates and admits a request for each prompt, all or none, as admit_batch(). options: those of allocate(), the same for all. It does not wait
+        for tiers: Offload.admit() does, for one request. Raises what allocate() raises; then there is no request."""
+        batch: list[Request] = []
+        try:
+            for tokens in prompts:
+                batch.append(self.create(tokens, **options))
+            self.admit_batch(batch)
+        except BaseException:
+            for request in reversed(batch):
+                request.close()
+            raise
+        return batch
+
     def request(self, id: int) -> Request:
         """Returns a Request for an id, such as one of Step.admitted. Only free() frees it. Raises NotFoundError if there is no such request."""
         if isinstance(id, Request):

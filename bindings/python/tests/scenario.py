@@ -285,6 +285,9 @@ class Runner:
     def line_admit(self, name):
         return [self.request(name).admit()]
 
+    def line_together(self, *names):
+        return self.m.admit_batch([self.request(name) for name in names])
+
     def line_append(self, name, first, count):
         self.request(name).append(range(first, first + count))
 

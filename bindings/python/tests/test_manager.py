@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import kvcache
-from kvcache import ExtraKey, Group, Manager
+from kvcache import ExtraKey, Group, Manager, Status
 
 
 def test_a_freed_prompt_is_found_again():
@@ -220,6 +220,47 @@ def test_tables_of_many_requests_in_one_call():
             requests[0].block_table(out=np.empty(1, np.int32))
         for r in requests:
             r.close()
+
+
+def test_a_batch_is_admitted_whole_or_not_at_all():
+    with Manager(3, 4) as m, m.create(range(4)) as a, m.create(range(100, 105)) as b, m.create(range(200, 208)) as large, m.create(range(300, 320)) as never:
+        statuses = np.full(3, -1, np.int32)
+        with pytest.raises(kvcache.NoSpaceError, match=r"requests\[2\]: ") as refused:
+            m.admit_batch([a, large, b], statuses)
+        assert refused.value.item == ("requests", 2)
+        assert statuses.tolist() == [Status.SKIPPED, Status.SKIPPED, Status.NO_SPACE]
+        with pytest.raises(kvcache.NeverFitsError) as refused:
+            m.admit_batch([a, never])
+        assert refused.value.item == ("requests", 1)
+        with pytest.raises(kvcache.BusyError):
+            m.admit_batch([a, a])
+        for wrong, error in (([a, 5], TypeError), (5, TypeError), ([a, None], TypeError)):
+            with pytest.raises(error):
+                m.admit_batch(wrong)
+        with pytest.raises(ValueError, match="statuses"):
+            m.admit_batch([a, b], statuses)
+        assert not any(r.info.admitted for r in (a, b, large, never))
+        assert m.admit_batch((a, b)) == [0, 0] and m.admit_batch([]) == []
+        a.commit(4)
+        a.preempt(), b.preempt()
+        a.append([1])
+        assert m.admit_batch(iter([a])) == [4] and a.num_cached == 4
+
+
+def test_a_batch_of_prompts_is_allocated_whole_or_not_at_all():
+    with Manager(3, 4) as m:
+        before = m.digest()
+        with pytest.raises(kvcache.NoSpaceError) as refused:
+            m.allocate_batch([range(4), range(100, 105), range(200, 201)])
+        assert refused.value.item == ("requests", 2)
+        with pytest.raises(kvcache.InvalidArgumentError):
+            m.allocate_batch([range(4), [-5]])
+        assert m.requests() == []
+        batch = m.allocate_batch((range(4), range(100, 105)), user_data=7)
+        assert [r.info.user_data for r in batch] == [7, 7] and all(r.info.admitted for r in batch)
+        for r in batch:
+            r.close()
+        assert m.allocate_batch([]) == [] and before != m.digest()
 
 
 def test_tables_of_requests_have_a_common_prefix():

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Our KVCacheManager beside vLLM's own on the same stream of requests. Skipped where vLLM is not installed."""
 
-import ast
 import inspect
 import random
 from collections import deque
@@ -12,6 +11,7 @@ pytest.importorskip("vllm.v1.core.kv_cache_manager", reason="vLLM is not install
 
 from vllm.lora.request import LoRARequest  # noqa: E402
 from vllm.multimodal.inputs import MultiModalFeatureSpec, PlaceholderRange  # noqa: E402
+from vllm_interface import check_uses  # noqa: E402
 from vllm_real import KVCacheManager, VllmManager, hasher, make_request, managers  # noqa: E402
 
 BLOCK = 4
@@ -33,40 +33,14 @@ def test_every_public_method_has_vllms_signature():
         assert [p.default for p in mine] == [p.default for p in theirs]
 
 
-def uses_of_managers(module):
-    """What a module reads of attributes and variables called kv_cache_manager: (names behind it, the call of them or None), such as (["free"], a call)
-    of self.kv_cache_manager.free(request)."""
-    tree = ast.parse(inspect.getsource(module))
-    calls = {id(node.func): node for node in ast.walk(tree) if isinstance(node, ast.Call)}
-    for node in ast.walk(tree):
-        names, inner = [], node
-        while isinstance(inner, ast.Attribute):
-            names.insert(0, inner.attr)
-            inner = inner.value
-        if isinstance(inner, ast.Name):
-            names.insert(0, inner.id)
-        if "kv_cache_manager" in names[:-1]:
-            yield names[names.index("kv_cache_manager") + 1 :], calls.get(id(node))
-
-
 def test_what_vllms_scheduler_and_engine_read_and_call_is_there():
     """Every attribute of a manager that their sources name, and every call with the arguments that it has."""
     import vllm.v1.core.sched.async_scheduler
     import vllm.v1.core.sched.scheduler
     import vllm.v1.engine.core
 
-    manager, seen = managers(8, BLOCK, 64)[1], set()
-    for module in vllm.v1.core.sched.scheduler, vllm.v1.core.sched.async_scheduler, vllm.v1.engine.core:
-        for names, call in uses_of_managers(module):
-            held = manager
-            for name in names:
-                if name in ("single_type_managers", "blocks"):
-                    break
-                held = getattr(held, name)  # AttributeError: vLLM reads what ours lacks
-            else:
-                if call is not None and not any(isinstance(argument, ast.Starred) for argument in call.args) and all(k.arg for k in call.keywords):
-                    inspect.signature(held).bind(*call.args, **{keyword.arg: keyword.value for keyword in call.keywords})
-            seen.add(names[0])
+    modules = vllm.v1.core.sched.scheduler, vllm.v1.core.sched.async_scheduler, vllm.v1.engine.core
+    seen = check_uses(managers(8, BLOCK, 64)[1], map(inspect.getsource, modules))
     assert {*STEP, "coordinator", "block_pool", "usage", "take_events", "mamba_shared_prefix_checkpoint"} <= seen and len(seen) > 24
 
 

@@ -67,39 +67,39 @@ typedef _goslice_ swig_type_33;
 typedef _goslice_ swig_type_34;
 typedef _goslice_ swig_type_35;
 typedef _goslice_ swig_type_36;
-typedef long long swig_type_37;
-typedef long long swig_type_38;
+typedef _goslice_ swig_type_37;
+typedef _goslice_ swig_type_38;
 typedef _goslice_ swig_type_39;
-typedef _goslice_ swig_type_40;
-typedef _goslice_ swig_type_41;
+typedef long long swig_type_40;
+typedef long long swig_type_41;
 typedef _goslice_ swig_type_42;
 typedef _goslice_ swig_type_43;
-typedef long long swig_type_44;
+typedef _goslice_ swig_type_44;
 typedef _goslice_ swig_type_45;
 typedef _goslice_ swig_type_46;
 typedef long long swig_type_47;
 typedef _goslice_ swig_type_48;
 typedef _goslice_ swig_type_49;
-typedef _goslice_ swig_type_50;
+typedef long long swig_type_50;
 typedef _goslice_ swig_type_51;
 typedef _goslice_ swig_type_52;
-typedef long long swig_type_53;
-typedef long long swig_type_54;
+typedef _goslice_ swig_type_53;
+typedef _goslice_ swig_type_54;
 typedef _goslice_ swig_type_55;
-typedef _goslice_ swig_type_56;
-typedef _goslice_ swig_type_57;
+typedef long long swig_type_56;
+typedef long long swig_type_57;
 typedef _goslice_ swig_type_58;
 typedef _goslice_ swig_type_59;
 typedef _goslice_ swig_type_60;
-typedef long long swig_type_61;
+typedef _goslice_ swig_type_61;
 typedef _goslice_ swig_type_62;
 typedef _goslice_ swig_type_63;
-typedef _goslice_ swig_type_64;
+typedef long long swig_type_64;
 typedef _goslice_ swig_type_65;
-typedef long long swig_type_66;
+typedef _goslice_ swig_type_66;
 typedef _goslice_ swig_type_67;
 typedef _goslice_ swig_type_68;
-typedef _goslice_ swig_type_69;
+typedef long long swig_type_69;
 typedef _goslice_ swig_type_70;
 typedef _goslice_ swig_type_71;
 typedef _goslice_ swig_type_72;
@@ -150,43 +150,43 @@ typedef _goslice_ swig_type_116;
 typedef _goslice_ swig_type_117;
 typedef _goslice_ swig_type_118;
 typedef _goslice_ swig_type_119;
-typedef long long swig_type_120;
-typedef long long swig_type_121;
+typedef _goslice_ swig_type_120;
+typedef _goslice_ swig_type_121;
 typedef _goslice_ swig_type_122;
-typedef _goslice_ swig_type_123;
-typedef _goslice_ swig_type_124;
-typedef long long swig_type_125;
+typedef long long swig_type_123;
+typedef long long swig_type_124;
+typedef _goslice_ swig_type_125;
 typedef _goslice_ swig_type_126;
 typedef _goslice_ swig_type_127;
-typedef _goslice_ swig_type_128;
+typedef long long swig_type_128;
 typedef _goslice_ swig_type_129;
 typedef _goslice_ swig_type_130;
 typedef _goslice_ swig_type_131;
 typedef _goslice_ swig_type_132;
-typedef long long swig_type_133;
+typedef _goslice_ swig_type_133;
 typedef _goslice_ swig_type_134;
 typedef _goslice_ swig_type_135;
-typedef _goslice_ swig_type_136;
+typedef long long swig_type_136;
 typedef _goslice_ swig_type_137;
 typedef _goslice_ swig_type_138;
 typedef _goslice_ swig_type_139;
-typedef _gostring_ swig_type_140;
+typedef _goslice_ swig_type_140;
 typedef _goslice_ swig_type_141;
-typedef long long swig_type_142;
-typedef long long swig_type_143;
+typedef _goslice_ swig_type_142;
+typedef _gostring_ swig_type_143;
 typedef _goslice_ swig_type_144;
-typedef _goslice_ swig_type_145;
-typedef _goslice_ swig_type_146;
+typedef long long swig_type_145;
+typedef long long swig_type_146;
 typedef _goslice_ swig_type_147;
 typedef _goslice_ swig_type_148;
-typedef long long swig_type_149;
+typedef _goslice_ swig_type_149;
 typedef _goslice_ swig_type_150;
 typedef _goslice_ swig_type_151;
 typedef long long swig_type_152;
-typedef long long swig_type_153;
+typedef _goslice_ swig_type_153;
 typedef _goslice_ swig_type_154;
-typedef _goslice_ swig_type_155;
-typedef _goslice_ swig_type_156;
+typedef long long swig_type_155;
+typedef long long swig_type_156;
 typedef _goslice_ swig_type_157;
 typedef _goslice_ swig_type_158;
 typedef _goslice_ swig_type_159;
@@ -194,10 +194,10 @@ typedef _goslice_ swig_type_160;
 typedef _goslice_ swig_type_161;
 typedef _goslice_ swig_type_162;
 typedef _goslice_ swig_type_163;
-typedef long long swig_type_164;
+typedef _goslice_ swig_type_164;
 typedef _goslice_ swig_type_165;
 typedef _goslice_ swig_type_166;
-typedef _goslice_ swig_type_167;
+typedef long long swig_type_167;
 typedef _goslice_ swig_type_168;
 typedef _goslice_ swig_type_169;
 typedef _goslice_ swig_type_170;
@@ -206,19 +206,19 @@ typedef _goslice_ swig_type_172;
 typedef _goslice_ swig_type_173;
 typedef _goslice_ swig_type_174;
 typedef _goslice_ swig_type_175;
-typedef long long swig_type_176;
+typedef _goslice_ swig_type_176;
 typedef _goslice_ swig_type_177;
 typedef _goslice_ swig_type_178;
-typedef _goslice_ swig_type_179;
+typedef long long swig_type_179;
 typedef _goslice_ swig_type_180;
 typedef _goslice_ swig_type_181;
 typedef _goslice_ swig_type_182;
 typedef _goslice_ swig_type_183;
 typedef _goslice_ swig_type_184;
-typedef long long swig_type_185;
+typedef _goslice_ swig_type_185;
 typedef _goslice_ swig_type_186;
 typedef _goslice_ swig_type_187;
-typedef _goslice_ swig_type_188;
+typedef long long swig_type_188;
 typedef _goslice_ swig_type_189;
 typedef _goslice_ swig_type_190;
 typedef _goslice_ swig_type_191;
@@ -236,89 +236,89 @@ typedef _goslice_ swig_type_202;
 typedef _goslice_ swig_type_203;
 typedef _goslice_ swig_type_204;
 typedef _goslice_ swig_type_205;
-typedef long long swig_type_206;
+typedef _goslice_ swig_type_206;
 typedef _goslice_ swig_type_207;
 typedef _goslice_ swig_type_208;
 typedef long long swig_type_209;
-typedef long long swig_type_210;
-typedef long long swig_type_211;
-typedef _goslice_ swig_type_212;
+typedef _goslice_ swig_type_210;
+typedef _goslice_ swig_type_211;
+typedef long long swig_type_212;
 typedef long long swig_type_213;
-typedef _goslice_ swig_type_214;
+typedef long long swig_type_214;
 typedef _goslice_ swig_type_215;
 typedef long long swig_type_216;
-typedef long long swig_type_217;
+typedef _goslice_ swig_type_217;
 typedef _goslice_ swig_type_218;
-typedef _goslice_ swig_type_219;
-typedef _goslice_ swig_type_220;
+typedef long long swig_type_219;
+typedef long long swig_type_220;
 typedef _goslice_ swig_type_221;
 typedef _goslice_ swig_type_222;
 typedef _goslice_ swig_type_223;
 typedef _goslice_ swig_type_224;
 typedef _goslice_ swig_type_225;
-typedef _gostring_ swig_type_226;
-typedef _gostring_ swig_type_227;
-typedef long long swig_type_228;
-typedef long long swig_type_229;
-typedef long long swig_type_230;
-typedef _goslice_ swig_type_231;
-typedef _goslice_ swig_type_232;
-typedef _goslice_ swig_type_233;
+typedef _goslice_ swig_type_226;
+typedef _goslice_ swig_type_227;
+typedef _goslice_ swig_type_228;
+typedef _gostring_ swig_type_229;
+typedef _gostring_ swig_type_230;
+typedef long long swig_type_231;
+typedef long long swig_type_232;
+typedef long long swig_type_233;
 typedef _goslice_ swig_type_234;
-typedef _gostring_ swig_type_235;
-typedef long long swig_type_236;
+typedef _goslice_ swig_type_235;
+typedef _goslice_ swig_type_236;
 typedef _goslice_ swig_type_237;
-typedef _goslice_ swig_type_238;
-typedef _goslice_ swig_type_239;
+typedef _gostring_ swig_type_238;
+typedef long long swig_type_239;
 typedef _goslice_ swig_type_240;
 typedef _goslice_ swig_type_241;
 typedef _goslice_ swig_type_242;
-typedef _gostring_ swig_type_243;
-typedef _gostring_ swig_type_244;
+typedef _goslice_ swig_type_243;
+typedef _goslice_ swig_type_244;
 typedef _goslice_ swig_type_245;
-typedef _goslice_ swig_type_246;
-typedef _goslice_ swig_type_247;
+typedef _gostring_ swig_type_246;
+typedef _gostring_ swig_type_247;
 typedef _goslice_ swig_type_248;
-typedef _gostring_ swig_type_249;
+typedef _goslice_ swig_type_249;
 typedef _goslice_ swig_type_250;
 typedef _goslice_ swig_type_251;
-typedef _goslice_ swig_type_252;
+typedef _gostring_ swig_type_252;
 typedef _goslice_ swig_type_253;
-typedef _gostring_ swig_type_254;
+typedef _goslice_ swig_type_254;
 typedef _goslice_ swig_type_255;
 typedef _goslice_ swig_type_256;
 typedef _gostring_ swig_type_257;
-typedef long long swig_type_258;
-typedef _gostring_ swig_type_259;
-typedef _goslice_ swig_type_260;
-typedef _goslice_ swig_type_261;
-typedef _goslice_ swig_type_262;
+typedef _goslice_ swig_type_258;
+typedef _goslice_ swig_type_259;
+typedef _gostring_ swig_type_260;
+typedef long long swig_type_261;
+typedef _gostring_ swig_type_262;
 typedef _goslice_ swig_type_263;
 typedef _goslice_ swig_type_264;
 typedef _goslice_ swig_type_265;
 typedef _goslice_ swig_type_266;
-typedef long long swig_type_267;
-typedef long long swig_type_268;
-typedef long long swig_type_269;
+typedef _goslice_ swig_type_267;
+typedef _goslice_ swig_type_268;
+typedef _goslice_ swig_type_269;
 typedef long long swig_type_270;
 typedef long long swig_type_271;
-typedef _gostring_ swig_type_272;
-typedef _gostring_ swig_type_273;
-typedef _gostring_ swig_type_274;
+typedef long long swig_type_272;
+typedef long long swig_type_273;
+typedef long long swig_type_274;
 typedef _gostring_ swig_type_275;
-typedef long long swig_type_276;
-typedef long long swig_type_277;
-typedef long long swig_type_278;
+typedef _gostring_ swig_type_276;
+typedef _gostring_ swig_type_277;
+typedef _gostring_ swig_type_278;
 typedef long long swig_type_279;
 typedef long long swig_type_280;
-typedef _goslice_ swig_type_281;
+typedef long long swig_type_281;
 typedef long long swig_type_282;
-typedef _gostring_ swig_type_283;
-typedef _gostring_ swig_type_284;
-typedef _gostring_ swig_type_285;
-typedef _goslice_ swig_type_286;
-typedef _goslice_ swig_type_287;
-typedef _goslice_ swig_type_288;
+typedef long long swig_type_283;
+typedef _goslice_ swig_type_284;
+typedef long long swig_type_285;
+typedef _gostring_ swig_type_286;
+typedef _gostring_ swig_type_287;
+typedef _gostring_ swig_type_288;
 typedef _goslice_ swig_type_289;
 typedef _goslice_ swig_type_290;
 typedef _goslice_ swig_type_291;
@@ -339,14 +339,14 @@ typedef _goslice_ swig_type_305;
 typedef _goslice_ swig_type_306;
 typedef _goslice_ swig_type_307;
 typedef _goslice_ swig_type_308;
-typedef long long swig_type_309;
+typedef _goslice_ swig_type_309;
 typedef _goslice_ swig_type_310;
 typedef _goslice_ swig_type_311;
-typedef _goslice_ swig_type_312;
-typedef long long swig_type_313;
+typedef long long swig_type_312;
+typedef _goslice_ swig_type_313;
 typedef _goslice_ swig_type_314;
 typedef _goslice_ swig_type_315;
-typedef _goslice_ swig_type_316;
+typedef long long swig_type_316;
 typedef _goslice_ swig_type_317;
 typedef _goslice_ swig_type_318;
 typedef _goslice_ swig_type_319;
@@ -358,7 +358,7 @@ typedef _goslice_ swig_type_324;
 typedef _goslice_ swig_type_325;
 typedef _goslice_ swig_type_326;
 typedef _goslice_ swig_type_327;
-typedef long long swig_type_328;
+typedef _goslice_ swig_type_328;
 typedef _goslice_ swig_type_329;
 typedef _goslice_ swig_type_330;
 typedef long long swig_type_331;
@@ -373,11 +373,11 @@ typedef _goslice_ swig_type_339;
 typedef long long swig_type_340;
 typedef _goslice_ swig_type_341;
 typedef _goslice_ swig_type_342;
-typedef _gostring_ swig_type_343;
-typedef long long swig_type_344;
+typedef long long swig_type_343;
+typedef _goslice_ swig_type_344;
 typedef _goslice_ swig_type_345;
-typedef _goslice_ swig_type_346;
-typedef _goslice_ swig_type_347;
+typedef _gostring_ swig_type_346;
+typedef long long swig_type_347;
 typedef _goslice_ swig_type_348;
 typedef _goslice_ swig_type_349;
 typedef _goslice_ swig_type_350;
@@ -387,66 +387,66 @@ typedef _goslice_ swig_type_353;
 typedef _goslice_ swig_type_354;
 typedef _goslice_ swig_type_355;
 typedef _goslice_ swig_type_356;
-typedef _gostring_ swig_type_357;
+typedef _goslice_ swig_type_357;
 typedef _goslice_ swig_type_358;
 typedef _goslice_ swig_type_359;
-typedef _goslice_ swig_type_360;
+typedef _gostring_ swig_type_360;
 typedef _goslice_ swig_type_361;
-typedef long long swig_type_362;
+typedef _goslice_ swig_type_362;
 typedef _goslice_ swig_type_363;
-typedef _gostring_ swig_type_364;
-typedef _goslice_ swig_type_365;
-typedef _gostring_ swig_type_366;
-typedef long long swig_type_367;
-typedef _gostring_ swig_type_368;
-typedef long long swig_type_369;
-typedef _gostring_ swig_type_370;
-typedef long long swig_type_371;
-typedef _gostring_ swig_type_372;
+typedef _goslice_ swig_type_364;
+typedef long long swig_type_365;
+typedef _goslice_ swig_type_366;
+typedef _gostring_ swig_type_367;
+typedef _goslice_ swig_type_368;
+typedef _gostring_ swig_type_369;
+typedef long long swig_type_370;
+typedef _gostring_ swig_type_371;
+typedef long long swig_type_372;
 typedef _gostring_ swig_type_373;
-typedef _gostring_ swig_type_374;
+typedef long long swig_type_374;
 typedef _gostring_ swig_type_375;
 typedef _gostring_ swig_type_376;
-typedef _goslice_ swig_type_377;
-typedef _goslice_ swig_type_378;
-typedef _goslice_ swig_type_379;
-typedef long long swig_type_380;
+typedef _gostring_ swig_type_377;
+typedef _gostring_ swig_type_378;
+typedef _gostring_ swig_type_379;
+typedef _goslice_ swig_type_380;
 typedef _goslice_ swig_type_381;
-typedef long long swig_type_382;
-typedef _gostring_ swig_type_383;
-typedef long long swig_type_384;
+typedef _goslice_ swig_type_382;
+typedef long long swig_type_383;
+typedef _goslice_ swig_type_384;
 typedef long long swig_type_385;
-typedef long long swig_type_386;
+typedef _gostring_ swig_type_386;
 typedef long long swig_type_387;
 typedef long long swig_type_388;
 typedef long long swig_type_389;
 typedef long long swig_type_390;
 typedef long long swig_type_391;
-typedef _goslice_ swig_type_392;
-typedef _goslice_ swig_type_393;
-typedef _goslice_ swig_type_394;
-typedef _gostring_ swig_type_395;
-typedef _gostring_ swig_type_396;
-typedef _gostring_ swig_type_397;
-typedef _goslice_ swig_type_398;
-typedef long long swig_type_399;
-typedef _goslice_ swig_type_400;
-typedef long long swig_type_401;
+typedef long long swig_type_392;
+typedef long long swig_type_393;
+typedef long long swig_type_394;
+typedef _goslice_ swig_type_395;
+typedef _goslice_ swig_type_396;
+typedef _goslice_ swig_type_397;
+typedef _gostring_ swig_type_398;
+typedef _gostring_ swig_type_399;
+typedef _gostring_ swig_type_400;
+typedef _goslice_ swig_type_401;
 typedef long long swig_type_402;
-typedef long long swig_type_403;
-typedef _gostring_ swig_type_404;
-typedef _goslice_ swig_type_405;
-typedef _goslice_ swig_type_406;
-typedef long long swig_type_407;
+typedef _goslice_ swig_type_403;
+typedef long long swig_type_404;
+typedef long long swig_type_405;
+typedef long long swig_type_406;
+typedef _gostring_ swig_type_407;
 typedef _goslice_ swig_type_408;
 typedef _goslice_ swig_type_409;
-typedef _goslice_ swig_type_410;
+typedef long long swig_type_410;
 typedef _goslice_ swig_type_411;
 typedef _goslice_ swig_type_412;
 typedef _goslice_ swig_type_413;
-typedef long long swig_type_414;
-typedef long long swig_type_415;
-typedef long long swig_type_416;
+typedef _goslice_ swig_type_414;
+typedef _goslice_ swig_type_415;
+typedef _goslice_ swig_type_416;
 typedef long long swig_type_417;
 typedef long long swig_type_418;
 typedef long long swig_type_419;
@@ -454,33 +454,33 @@ typedef long long swig_type_420;
 typedef long long swig_type_421;
 typedef long long swig_type_422;
 typedef long long swig_type_423;
-typedef _goslice_ swig_type_424;
-typedef _goslice_ swig_type_425;
+typedef long long swig_type_424;
+typedef long long swig_type_425;
 typedef long long swig_type_426;
 typedef _goslice_ swig_type_427;
 typedef _goslice_ swig_type_428;
 typedef long long swig_type_429;
-typedef long long swig_type_430;
-typedef long long swig_type_431;
-typedef _goslice_ swig_type_432;
+typedef _goslice_ swig_type_430;
+typedef _goslice_ swig_type_431;
+typedef long long swig_type_432;
 typedef long long swig_type_433;
 typedef long long swig_type_434;
-typedef long long swig_type_435;
+typedef _goslice_ swig_type_435;
 typedef long long swig_type_436;
 typedef long long swig_type_437;
-typedef _goslice_ swig_type_438;
-typedef _goslice_ swig_type_439;
-typedef _goslice_ swig_type_440;
-typedef long long swig_type_441;
-typedef long long swig_type_442;
-typedef long long swig_type_443;
+typedef long long swig_type_438;
+typedef long long swig_type_439;
+typedef long long swig_type_440;
+typedef _goslice_ swig_type_441;
+typedef _goslice_ swig_type_442;
+typedef _goslice_ swig_type_443;
 typedef long long swig_type_444;
-typedef _goslice_ swig_type_445;
+typedef long long swig_type_445;
 typedef long long swig_type_446;
-typedef _goslice_ swig_type_447;
-typedef long long swig_type_448;
+typedef long long swig_type_447;
+typedef _goslice_ swig_type_448;
 typedef long long swig_type_449;
-typedef long long swig_type_450;
+typedef _goslice_ swig_type_450;
 typedef long long swig_type_451;
 typedef long long swig_type_452;
 typedef long long swig_type_453;
@@ -489,14 +489,14 @@ typedef long long swig_type_455;
 typedef long long swig_type_456;
 typedef long long swig_type_457;
 typedef long long swig_type_458;
-typedef _goslice_ swig_type_459;
-typedef _goslice_ swig_type_460;
-typedef _goslice_ swig_type_461;
-typedef long long swig_type_462;
+typedef long long swig_type_459;
+typedef long long swig_type_460;
+typedef long long swig_type_461;
+typedef _goslice_ swig_type_462;
 typedef _goslice_ swig_type_463;
-typedef long long swig_type_464;
+typedef _goslice_ swig_type_464;
 typedef long long swig_type_465;
-typedef long long swig_type_466;
+typedef _goslice_ swig_type_466;
 typedef long long swig_type_467;
 typedef long long swig_type_468;
 typedef long long swig_type_469;
@@ -504,52 +504,55 @@ typedef long long swig_type_470;
 typedef long long swig_type_471;
 typedef long long swig_type_472;
 typedef long long swig_type_473;
-typedef _gostring_ swig_type_474;
-typedef _goslice_ swig_type_475;
-typedef _gostring_ swig_type_476;
-typedef _goslice_ swig_type_477;
-typedef long long swig_type_478;
-typedef long long swig_type_479;
-typedef long long swig_type_480;
+typedef long long swig_type_474;
+typedef long long swig_type_475;
+typedef long long swig_type_476;
+typedef _gostring_ swig_type_477;
+typedef _goslice_ swig_type_478;
+typedef _gostring_ swig_type_479;
+typedef _goslice_ swig_type_480;
 typedef long long swig_type_481;
 typedef long long swig_type_482;
 typedef long long swig_type_483;
 typedef long long swig_type_484;
 typedef long long swig_type_485;
-typedef _goslice_ swig_type_486;
-typedef _goslice_ swig_type_487;
+typedef long long swig_type_486;
+typedef long long swig_type_487;
 typedef long long swig_type_488;
-typedef long long swig_type_489;
-typedef long long swig_type_490;
-typedef _goslice_ swig_type_491;
+typedef _goslice_ swig_type_489;
+typedef _goslice_ swig_type_490;
+typedef long long swig_type_491;
 typedef long long swig_type_492;
 typedef long long swig_type_493;
 typedef _goslice_ swig_type_494;
-typedef _goslice_ swig_type_495;
-typedef _goslice_ swig_type_496;
-typedef long long swig_type_497;
-typedef long long swig_type_498;
+typedef long long swig_type_495;
+typedef long long swig_type_496;
+typedef _goslice_ swig_type_497;
+typedef _goslice_ swig_type_498;
 typedef _goslice_ swig_type_499;
-typedef _goslice_ swig_type_500;
-typedef _goslice_ swig_type_501;
+typedef long long swig_type_500;
+typedef long long swig_type_501;
 typedef _goslice_ swig_type_502;
 typedef _goslice_ swig_type_503;
-typedef long long swig_type_504;
+typedef _goslice_ swig_type_504;
 typedef _goslice_ swig_type_505;
 typedef _goslice_ swig_type_506;
 typedef long long swig_type_507;
 typedef _goslice_ swig_type_508;
 typedef _goslice_ swig_type_509;
 typedef long long swig_type_510;
-typedef long long swig_type_511;
+typedef _goslice_ swig_type_511;
 typedef _goslice_ swig_type_512;
-typedef _goslice_ swig_type_513;
-typedef _goslice_ swig_type_514;
+typedef long long swig_type_513;
+typedef long long swig_type_514;
 typedef _goslice_ swig_type_515;
-typedef long long swig_type_516;
-typedef long long swig_type_517;
+typedef _goslice_ swig_type_516;
+typedef _goslice_ swig_type_517;
 typedef _goslice_ swig_type_518;
-typedef _gostring_ swig_type_519;
+typedef long long swig_type_519;
+typedef long long swig_type_520;
+typedef _goslice_ swig_type_521;
+typedef _gostring_ swig_type_522;
 extern void _wrap_Swig_free_native_56acb7785cc187f2(uintptr_t arg1);
 extern uintptr_t _wrap_Swig_malloc_native_56acb7785cc187f2(swig_intgo arg1);
 extern swig_type_1 _wrap_kvc_clock_native_56acb7785cc187f2(void);
@@ -564,106 +567,107 @@ extern swig_voidp _wrap_kvc_index_match_native_56acb7785cc187f2(uintptr_t arg1, 
 extern swig_voidp _wrap_kvc_index_match_tokens_native_56acb7785cc187f2(uintptr_t arg1, swig_type_25 arg2, swig_type_26 arg3, int arg4, swig_type_27 arg5, swig_type_28 arg6, swig_voidp arg7);
 extern swig_voidp _wrap_kvc_index_digests_native_56acb7785cc187f2(swig_type_29 arg1, swig_type_30 arg2, int arg3, swig_type_31 arg4, swig_voidp arg5);
 extern swig_voidp _wrap_kvc_index_worker_info_native_56acb7785cc187f2(uintptr_t arg1, swig_type_32 arg2, swig_type_33 arg3, swig_type_34 arg4);
-extern swig_voidp _wrap_kvc_manager_export_tables_native_56acb7785cc187f2(uintptr_t arg1, swig_type_35 arg2, int arg3, int arg4, swig_type_36 arg5);
-extern swig_voidp _wrap_kvc_manager_export_slots_native_56acb7785cc187f2(uintptr_t arg1, swig_type_37 arg2, int arg3, swig_type_38 arg4, swig_type_39 arg5);
-extern swig_voidp _wrap_kvc_manager_take_pending_native_56acb7785cc187f2(uintptr_t arg1, swig_type_40 arg2, swig_type_41 arg3, swig_voidp arg4, swig_voidp arg5);
-extern swig_voidp _wrap_kvc_manager_rebuild_native_56acb7785cc187f2(uintptr_t arg1, swig_voidp arg2, swig_type_42 arg3, swig_type_43 arg4, swig_voidp arg5, swig_voidp arg6, swig_voidp arg7);
-extern swig_voidp _wrap_kvc_manager_poll_events_native_56acb7785cc187f2(uintptr_t arg1, swig_type_44 arg2, swig_type_45 arg3, swig_type_46 arg4, swig_voidp arg5, swig_voidp arg6);
-extern swig_voidp _wrap_kvc_manager_list_prefixes_native_56acb7785cc187f2(uintptr_t arg1, swig_type_47 arg2, swig_type_48 arg3, swig_type_49 arg4, swig_voidp arg5, swig_voidp arg6, swig_voidp arg7);
-extern swig_voidp _wrap_kvc_manager_step_native_56acb7785cc187f2(uintptr_t arg1, uintptr_t arg2, swig_type_50 arg3, swig_voidp arg4, swig_type_51 arg5, swig_type_52 arg6);
+extern swig_voidp _wrap_kvc_manager_admit_batch_native_56acb7785cc187f2(uintptr_t arg1, swig_type_35 arg2, swig_type_36 arg3, swig_type_37 arg4);
+extern swig_voidp _wrap_kvc_manager_export_tables_native_56acb7785cc187f2(uintptr_t arg1, swig_type_38 arg2, int arg3, int arg4, swig_type_39 arg5);
+extern swig_voidp _wrap_kvc_manager_export_slots_native_56acb7785cc187f2(uintptr_t arg1, swig_type_40 arg2, int arg3, swig_type_41 arg4, swig_type_42 arg5);
+extern swig_voidp _wrap_kvc_manager_take_pending_native_56acb7785cc187f2(uintptr_t arg1, swig_type_43 arg2, swig_type_44 arg3, swig_voidp arg4, swig_voidp arg5);
+extern swig_voidp _wrap_kvc_manager_rebuild_native_56acb7785cc187f2(uintptr_t arg1, swig_voidp arg2, swig_type_45 arg3, swig_type_46 arg4, swig_voidp arg5, swig_voidp arg6, swig_voidp arg7);
+extern swig_voidp _wrap_kvc_manager_poll_events_native_56acb7785cc187f2(uintptr_t arg1, swig_type_47 arg2, swig_type_48 arg3, swig_type_49 arg4, swig_voidp arg5, swig_voidp arg6);
+extern swig_voidp _wrap_kvc_manager_list_prefixes_native_56acb7785cc187f2(uintptr_t arg1, swig_type_50 arg2, swig_type_51 arg3, swig_type_52 arg4, swig_voidp arg5, swig_voidp arg6, swig_voidp arg7);
+extern swig_voidp _wrap_kvc_manager_step_native_56acb7785cc187f2(uintptr_t arg1, uintptr_t arg2, swig_type_53 arg3, swig_voidp arg4, swig_type_54 arg5, swig_type_55 arg6);
 extern swig_voidp _wrap_kvc_step_use_native_56acb7785cc187f2(uintptr_t arg1, int arg2, int arg3);
-extern swig_type_53 _wrap_kvc_step_num_failed_native_56acb7785cc187f2(uintptr_t arg1);
-extern swig_voidp _wrap_kvc_storage_store_native_56acb7785cc187f2(uintptr_t arg1, swig_voidp arg2, swig_type_54 arg3, swig_type_55 arg4, swig_type_56 arg5, swig_type_57 arg6, swig_type_58 arg7, swig_type_59 arg8, swig_type_60 arg9, uintptr_t arg10);
-extern swig_voidp _wrap_kvc_storage_gather_native_56acb7785cc187f2(uintptr_t arg1, swig_voidp arg2, swig_type_61 arg3, swig_type_62 arg4, swig_type_63 arg5, swig_type_64 arg6, swig_type_65 arg7, uintptr_t arg8);
-extern swig_voidp _wrap_kvc_storage_measure_native_56acb7785cc187f2(uintptr_t arg1, swig_voidp arg2, swig_type_66 arg3, swig_type_67 arg4, swig_type_68 arg5, swig_type_69 arg6, swig_type_70 arg7, swig_voidp arg8, swig_voidp arg9);
-extern swig_voidp _wrap_kvc_storage_attend_native_56acb7785cc187f2(uintptr_t arg1, swig_voidp arg2, swig_type_71 arg3, swig_type_72 arg4, swig_type_73 arg5, swig_type_74 arg6, swig_type_75 arg7, swig_type_76 arg8, swig_type_77 arg9, swig_type_78 arg10, swig_type_79 arg11, swig_type_80 arg12, swig_type_81 arg13, swig_type_82 arg14, swig_type_83 arg15, swig_voidp arg16, swig_type_84 arg17, swig_type_85 arg18, uintptr_t arg19);
-extern swig_voidp _wrap_kvc_storage_explain_native_56acb7785cc187f2(uintptr_t arg1, swig_voidp arg2, swig_type_86 arg3, swig_type_87 arg4, swig_type_88 arg5, swig_type_89 arg6, swig_type_90 arg7, swig_type_91 arg8, swig_type_92 arg9, swig_type_93 arg10, swig_type_94 arg11, swig_type_95 arg12, swig_type_96 arg13, swig_type_97 arg14, swig_type_98 arg15, swig_voidp arg16, swig_type_99 arg17, swig_type_100 arg18, swig_voidp arg19);
-extern swig_voidp _wrap_kvc_storage_select_blocks_native_56acb7785cc187f2(uintptr_t arg1, swig_voidp arg2, swig_type_101 arg3, swig_type_102 arg4, swig_type_103 arg5, swig_type_104 arg6, swig_type_105 arg7, swig_type_106 arg8, swig_type_107 arg9, swig_type_108 arg10, swig_type_109 arg11, swig_type_110 arg12, swig_type_111 arg13, swig_type_112 arg14, swig_type_113 arg15, swig_voidp arg16, swig_type_114 arg17, swig_type_115 arg18, swig_voidp arg19, swig_type_116 arg20, swig_type_117 arg21, uintptr_t arg22);
-extern swig_voidp _wrap_kvc_attention_merge_native_56acb7785cc187f2(swig_type_118 arg1, swig_type_119 arg2, swig_type_120 arg3, swig_type_121 arg4, int arg5, int arg6, swig_type_122 arg7, swig_type_123 arg8);
+extern swig_type_56 _wrap_kvc_step_num_failed_native_56acb7785cc187f2(uintptr_t arg1);
+extern swig_voidp _wrap_kvc_storage_store_native_56acb7785cc187f2(uintptr_t arg1, swig_voidp arg2, swig_type_57 arg3, swig_type_58 arg4, swig_type_59 arg5, swig_type_60 arg6, swig_type_61 arg7, swig_type_62 arg8, swig_type_63 arg9, uintptr_t arg10);
+extern swig_voidp _wrap_kvc_storage_gather_native_56acb7785cc187f2(uintptr_t arg1, swig_voidp arg2, swig_type_64 arg3, swig_type_65 arg4, swig_type_66 arg5, swig_type_67 arg6, swig_type_68 arg7, uintptr_t arg8);
+extern swig_voidp _wrap_kvc_storage_measure_native_56acb7785cc187f2(uintptr_t arg1, swig_voidp arg2, swig_type_69 arg3, swig_type_70 arg4, swig_type_71 arg5, swig_type_72 arg6, swig_type_73 arg7, swig_voidp arg8, swig_voidp arg9);
+extern swig_voidp _wrap_kvc_storage_attend_native_56acb7785cc187f2(uintptr_t arg1, swig_voidp arg2, swig_type_74 arg3, swig_type_75 arg4, swig_type_76 arg5, swig_type_77 arg6, swig_type_78 arg7, swig_type_79 arg8, swig_type_80 arg9, swig_type_81 arg10, swig_type_82 arg11, swig_type_83 arg12, swig_type_84 arg13, swig_type_85 arg14, swig_type_86 arg15, swig_voidp arg16, swig_type_87 arg17, swig_type_88 arg18, uintptr_t arg19);
+extern swig_voidp _wrap_kvc_storage_explain_native_56acb7785cc187f2(uintptr_t arg1, swig_voidp arg2, swig_type_89 arg3, swig_type_90 arg4, swig_type_91 arg5, swig_type_92 arg6, swig_type_93 arg7, swig_type_94 arg8, swig_type_95 arg9, swig_type_96 arg10, swig_type_97 arg11, swig_type_98 arg12, swig_type_99 arg13, swig_type_100 arg14, swig_type_101 arg15, swig_voidp arg16, swig_type_102 arg17, swig_type_103 arg18, swig_voidp arg19);
+extern swig_voidp _wrap_kvc_storage_select_blocks_native_56acb7785cc187f2(uintptr_t arg1, swig_voidp arg2, swig_type_104 arg3, swig_type_105 arg4, swig_type_106 arg5, swig_type_107 arg6, swig_type_108 arg7, swig_type_109 arg8, swig_type_110 arg9, swig_type_111 arg10, swig_type_112 arg11, swig_type_113 arg12, swig_type_114 arg13, swig_type_115 arg14, swig_type_116 arg15, swig_voidp arg16, swig_type_117 arg17, swig_type_118 arg18, swig_voidp arg19, swig_type_119 arg20, swig_type_120 arg21, uintptr_t arg22);
+extern swig_voidp _wrap_kvc_attention_merge_native_56acb7785cc187f2(swig_type_121 arg1, swig_type_122 arg2, swig_type_123 arg3, swig_type_124 arg4, int arg5, int arg6, swig_type_125 arg7, swig_type_126 arg8);
 extern swig_voidp _wrap_kvc_estimate_memory_native_56acb7785cc187f2(swig_voidp arg1, swig_voidp arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_rope_apply_native_56acb7785cc187f2(swig_voidp arg1, swig_type_124 arg2, swig_type_125 arg3, swig_type_126 arg4, swig_type_127 arg5);
-extern swig_voidp _wrap_kvc_storage_adopt_native_56acb7785cc187f2(swig_voidp arg1, swig_type_128 arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_storage_page_properties_native_56acb7785cc187f2(uintptr_t arg1, swig_type_129 arg2, swig_type_130 arg3, swig_type_131 arg4, int arg5, int arg6, int arg7, int arg8, swig_type_132 arg9, swig_voidp arg10, swig_voidp arg11);
-extern swig_voidp _wrap_kvc_manager_position_digests_native_56acb7785cc187f2(uintptr_t arg1, swig_type_133 arg2, swig_type_134 arg3, swig_type_135 arg4, swig_type_136 arg5, swig_voidp arg6);
-extern swig_voidp _wrap_kvc_page_key_native_56acb7785cc187f2(swig_type_137 arg1, int arg2, swig_type_138 arg3, swig_type_139 arg4);
-extern swig_voidp _wrap_kvc_tier_create_native_56acb7785cc187f2(swig_type_140 arg1, swig_type_141 arg2, swig_type_142 arg3, swig_type_143 arg4, swig_voidp arg5);
-extern swig_voidp _wrap_kvc_verify_sampling_native_56acb7785cc187f2(swig_type_144 arg1, swig_type_145 arg2, swig_type_146 arg3, int arg4, int arg5, swig_type_147 arg6, swig_type_148 arg7, swig_type_149 arg8, swig_type_150 arg9, swig_type_151 arg10, swig_type_152 arg11, swig_type_153 arg12, swig_type_154 arg13, swig_type_155 arg14, swig_type_156 arg15, swig_type_157 arg16, swig_type_158 arg17);
-extern swig_voidp _wrap_kvc_verify_typical_native_56acb7785cc187f2(swig_type_159 arg1, swig_type_160 arg2, swig_type_161 arg3, int arg4, int arg5, swig_type_162 arg6, swig_type_163 arg7, swig_type_164 arg8, swig_type_165 arg9, double arg10, double arg11, swig_type_166 arg12, swig_type_167 arg13, swig_type_168 arg14);
-extern swig_voidp _wrap_kvc_verdict_moves_native_56acb7785cc187f2(swig_type_169 arg1, swig_type_170 arg2, swig_type_171 arg3, swig_type_172 arg4, swig_type_173 arg5, int arg6, int arg7, swig_type_174 arg8, swig_type_175 arg9, swig_type_176 arg10, swig_type_177 arg11, swig_voidp arg12);
-extern swig_voidp _wrap_kvc_verdict_states_native_56acb7785cc187f2(swig_type_178 arg1, swig_type_179 arg2, swig_type_180 arg3, swig_type_181 arg4, swig_type_182 arg5, int arg6, swig_type_183 arg7, swig_type_184 arg8, swig_type_185 arg9, swig_type_186 arg10, swig_type_187 arg11);
-extern swig_voidp _wrap_kvc_draft_append_native_56acb7785cc187f2(uintptr_t arg1, swig_type_188 arg2, swig_type_189 arg3, swig_type_190 arg4);
-extern swig_voidp _wrap_kvc_draft_propose_native_56acb7785cc187f2(uintptr_t arg1, swig_type_191 arg2, swig_type_192 arg3, swig_type_193 arg4, swig_type_194 arg5, swig_voidp arg6);
-extern swig_voidp _wrap_kvc_acceptance_add_native_56acb7785cc187f2(swig_type_195 arg1, swig_type_196 arg2, swig_type_197 arg3, swig_type_198 arg4, swig_type_199 arg5, swig_type_200 arg6);
-extern swig_voidp _wrap_kvc_acceptance_halve_native_56acb7785cc187f2(swig_type_201 arg1);
-extern swig_voidp _wrap_kvc_acceptance_length_native_56acb7785cc187f2(swig_type_202 arg1, swig_type_203 arg2, swig_type_204 arg3, swig_type_205 arg4);
+extern swig_voidp _wrap_kvc_rope_apply_native_56acb7785cc187f2(swig_voidp arg1, swig_type_127 arg2, swig_type_128 arg3, swig_type_129 arg4, swig_type_130 arg5);
+extern swig_voidp _wrap_kvc_storage_adopt_native_56acb7785cc187f2(swig_voidp arg1, swig_type_131 arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_storage_page_properties_native_56acb7785cc187f2(uintptr_t arg1, swig_type_132 arg2, swig_type_133 arg3, swig_type_134 arg4, int arg5, int arg6, int arg7, int arg8, swig_type_135 arg9, swig_voidp arg10, swig_voidp arg11);
+extern swig_voidp _wrap_kvc_manager_position_digests_native_56acb7785cc187f2(uintptr_t arg1, swig_type_136 arg2, swig_type_137 arg3, swig_type_138 arg4, swig_type_139 arg5, swig_voidp arg6);
+extern swig_voidp _wrap_kvc_page_key_native_56acb7785cc187f2(swig_type_140 arg1, int arg2, swig_type_141 arg3, swig_type_142 arg4);
+extern swig_voidp _wrap_kvc_tier_create_native_56acb7785cc187f2(swig_type_143 arg1, swig_type_144 arg2, swig_type_145 arg3, swig_type_146 arg4, swig_voidp arg5);
+extern swig_voidp _wrap_kvc_verify_sampling_native_56acb7785cc187f2(swig_type_147 arg1, swig_type_148 arg2, swig_type_149 arg3, int arg4, int arg5, swig_type_150 arg6, swig_type_151 arg7, swig_type_152 arg8, swig_type_153 arg9, swig_type_154 arg10, swig_type_155 arg11, swig_type_156 arg12, swig_type_157 arg13, swig_type_158 arg14, swig_type_159 arg15, swig_type_160 arg16, swig_type_161 arg17);
+extern swig_voidp _wrap_kvc_verify_typical_native_56acb7785cc187f2(swig_type_162 arg1, swig_type_163 arg2, swig_type_164 arg3, int arg4, int arg5, swig_type_165 arg6, swig_type_166 arg7, swig_type_167 arg8, swig_type_168 arg9, double arg10, double arg11, swig_type_169 arg12, swig_type_170 arg13, swig_type_171 arg14);
+extern swig_voidp _wrap_kvc_verdict_moves_native_56acb7785cc187f2(swig_type_172 arg1, swig_type_173 arg2, swig_type_174 arg3, swig_type_175 arg4, swig_type_176 arg5, int arg6, int arg7, swig_type_177 arg8, swig_type_178 arg9, swig_type_179 arg10, swig_type_180 arg11, swig_voidp arg12);
+extern swig_voidp _wrap_kvc_verdict_states_native_56acb7785cc187f2(swig_type_181 arg1, swig_type_182 arg2, swig_type_183 arg3, swig_type_184 arg4, swig_type_185 arg5, int arg6, swig_type_186 arg7, swig_type_187 arg8, swig_type_188 arg9, swig_type_189 arg10, swig_type_190 arg11);
+extern swig_voidp _wrap_kvc_draft_append_native_56acb7785cc187f2(uintptr_t arg1, swig_type_191 arg2, swig_type_192 arg3, swig_type_193 arg4);
+extern swig_voidp _wrap_kvc_draft_propose_native_56acb7785cc187f2(uintptr_t arg1, swig_type_194 arg2, swig_type_195 arg3, swig_type_196 arg4, swig_type_197 arg5, swig_voidp arg6);
+extern swig_voidp _wrap_kvc_acceptance_add_native_56acb7785cc187f2(swig_type_198 arg1, swig_type_199 arg2, swig_type_200 arg3, swig_type_201 arg4, swig_type_202 arg5, swig_type_203 arg6);
+extern swig_voidp _wrap_kvc_acceptance_halve_native_56acb7785cc187f2(swig_type_204 arg1);
+extern swig_voidp _wrap_kvc_acceptance_length_native_56acb7785cc187f2(swig_type_205 arg1, swig_type_206 arg2, swig_type_207 arg3, swig_type_208 arg4);
 extern swig_voidp _wrap_kvc_scheduler_create_native_56acb7785cc187f2(swig_voidp arg1, uintptr_t arg2, uintptr_t arg3, swig_voidp arg4);
-extern swig_voidp _wrap_kvc_scheduler_add_native_56acb7785cc187f2(uintptr_t arg1, swig_type_206 arg2, swig_type_207 arg3, swig_type_208 arg4, swig_voidp arg5, swig_type_209 arg6, swig_type_210 arg7, int arg8, int arg9, swig_type_211 arg10, swig_type_212 arg11, int arg12, swig_type_213 arg13, swig_voidp arg14);
-extern swig_voidp _wrap_kvc_scheduler_set_drafts_native_56acb7785cc187f2(uintptr_t arg1, swig_type_214 arg2, swig_type_215 arg3);
-extern swig_voidp _wrap_kvc_scheduler_finish_native_56acb7785cc187f2(uintptr_t arg1, swig_type_216 arg2, swig_type_217 arg3, swig_type_218 arg4, swig_type_219 arg5, swig_type_220 arg6, int arg7, swig_type_221 arg8, swig_voidp arg9);
-extern swig_voidp _wrap_kvc_checkpoint_save_native_56acb7785cc187f2(uintptr_t arg1, swig_type_222 arg2, swig_type_223 arg3, swig_type_224 arg4, swig_type_225 arg5, int arg6, int arg7, int arg8, int arg9, swig_type_226 arg10, swig_type_227 arg11, int arg12, int arg13, int arg14, swig_type_228 arg15, swig_type_229 arg16, swig_type_230 arg17, swig_voidp arg18);
-extern swig_voidp _wrap_kvc_checkpoint_restore_native_56acb7785cc187f2(uintptr_t arg1, swig_type_231 arg2, swig_type_232 arg3, swig_type_233 arg4, swig_type_234 arg5, int arg6, int arg7, int arg8, int arg9, swig_type_235 arg10, swig_type_236 arg11, int arg12, swig_type_237 arg13, swig_type_238 arg14, swig_voidp arg15);
-extern swig_voidp _wrap_kvc_checkpoint_measure_native_56acb7785cc187f2(uintptr_t arg1, swig_type_239 arg2, swig_type_240 arg3, swig_type_241 arg4, swig_type_242 arg5, int arg6, int arg7, int arg8, int arg9, swig_type_243 arg10, swig_type_244 arg11, int arg12, swig_voidp arg13);
-extern swig_voidp _wrap_kvc_checkpoint_save_stream_native_56acb7785cc187f2(uintptr_t arg1, swig_type_245 arg2, swig_type_246 arg3, swig_type_247 arg4, swig_type_248 arg5, int arg6, int arg7, int arg8, int arg9, int arg10, swig_type_249 arg11, int arg12, int arg13, swig_voidp arg14);
-extern swig_voidp _wrap_kvc_checkpoint_restore_stream_native_56acb7785cc187f2(uintptr_t arg1, swig_type_250 arg2, swig_type_251 arg3, swig_type_252 arg4, swig_type_253 arg5, int arg6, int arg7, int arg8, int arg9, int arg10, swig_type_254 arg11, int arg12, swig_type_255 arg13, swig_type_256 arg14, swig_voidp arg15);
-extern swig_voidp _wrap_kvc_checkpoint_compact_native_56acb7785cc187f2(swig_type_257 arg1, swig_type_258 arg2, swig_type_259 arg3, int arg4, int arg5, int arg6, swig_voidp arg7);
-extern swig_voidp _wrap_kvc_manager_content_digest_native_56acb7785cc187f2(uintptr_t arg1, swig_type_260 arg2);
-extern swig_voidp _wrap_kvc_offload_create_native_56acb7785cc187f2(uintptr_t arg1, swig_type_261 arg2, swig_type_262 arg3, swig_type_263 arg4, swig_type_264 arg5, swig_type_265 arg6, swig_type_266 arg7, int arg8, int arg9, int arg10, int arg11, int arg12, int arg13, int arg14, int arg15, int arg16, int arg17, swig_type_267 arg18, swig_type_268 arg19, double arg20, swig_type_269 arg21, swig_type_270 arg22, swig_voidp arg23);
-extern swig_voidp _wrap_kvc_offload_store_request_native_56acb7785cc187f2(uintptr_t arg1, swig_type_271 arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_publisher_create_native_56acb7785cc187f2(uintptr_t arg1, swig_type_272 arg2, swig_type_273 arg3, swig_type_274 arg4, swig_type_275 arg5, swig_type_276 arg6, swig_type_277 arg7, swig_type_278 arg8, swig_type_279 arg9, int arg10, int arg11, int arg12, int arg13, int arg14, swig_voidp arg15);
-extern swig_voidp _wrap_kvc_publisher_read_native_56acb7785cc187f2(uintptr_t arg1, swig_type_280 arg2, swig_type_281 arg3, swig_voidp arg4, swig_voidp arg5);
-extern swig_voidp _wrap_kvc_publisher_name_namespace_native_56acb7785cc187f2(uintptr_t arg1, swig_type_282 arg2, swig_type_283 arg3, swig_type_284 arg4, swig_type_285 arg5);
-extern swig_voidp _wrap_kvc_metrics_render_native_56acb7785cc187f2(swig_type_286 arg1, swig_type_287 arg2, swig_type_288 arg3, swig_type_289 arg4, swig_type_290 arg5, swig_type_291 arg6, swig_type_292 arg7, int arg8, swig_type_293 arg9, swig_voidp arg10);
-extern swig_voidp _wrap_kvc_metrics_enable_latencies_native_56acb7785cc187f2(swig_type_294 arg1, swig_type_295 arg2, swig_type_296 arg3, swig_type_297 arg4, swig_type_298 arg5);
-extern swig_voidp _wrap_kvc_metrics_read_latency_native_56acb7785cc187f2(swig_type_299 arg1, swig_type_300 arg2, swig_type_301 arg3, swig_type_302 arg4, swig_type_303 arg5, int arg6, swig_voidp arg7);
-extern swig_voidp _wrap_kvc_metrics_read_memory_native_56acb7785cc187f2(swig_type_304 arg1, swig_type_305 arg2, swig_type_306 arg3, swig_type_307 arg4, swig_type_308 arg5, swig_voidp arg6);
-extern swig_voidp _wrap_kvc_manager_acquire_prefix_native_56acb7785cc187f2(uintptr_t arg1, swig_type_309 arg2, swig_type_310 arg3, swig_type_311 arg4, int arg5, swig_type_312 arg6, swig_voidp arg7);
-extern swig_voidp _wrap_kvc_manager_publish_blocks_native_56acb7785cc187f2(uintptr_t arg1, swig_type_313 arg2, swig_type_314 arg3, swig_type_315 arg4, int arg5, swig_type_316 arg6);
-extern swig_voidp _wrap_kvc_index_root_native_56acb7785cc187f2(swig_type_317 arg1, swig_type_318 arg2, swig_type_319 arg3, swig_type_320 arg4);
-extern swig_voidp _wrap_kvc_manager_open_namespace_native_56acb7785cc187f2(uintptr_t arg1, swig_type_321 arg2, swig_type_322 arg3, swig_type_323 arg4, swig_voidp arg5);
-extern swig_voidp _wrap_kvc_storage_page_runs_native_56acb7785cc187f2(uintptr_t arg1, swig_type_324 arg2, swig_type_325 arg3, swig_type_326 arg4, int arg5, int arg6, int arg7, int arg8, swig_type_327 arg9, swig_voidp arg10);
-extern swig_voidp _wrap_kvc_manager_probe_native_56acb7785cc187f2(uintptr_t arg1, swig_type_328 arg2, swig_type_329 arg3, swig_type_330 arg4, swig_voidp arg5);
-extern swig_voidp _wrap_kvc_manager_pin_prefix_native_56acb7785cc187f2(uintptr_t arg1, swig_type_331 arg2, swig_type_332 arg3, swig_type_333 arg4, swig_voidp arg5, swig_voidp arg6);
-extern swig_voidp _wrap_kvc_manager_drop_prefix_native_56acb7785cc187f2(uintptr_t arg1, swig_type_334 arg2, swig_type_335 arg3, swig_type_336 arg4, swig_voidp arg5);
-extern swig_voidp _wrap_kvc_manager_create_request_native_56acb7785cc187f2(uintptr_t arg1, swig_type_337 arg2, swig_type_338 arg3, swig_type_339 arg4, swig_voidp arg5, swig_voidp arg6);
-extern swig_voidp _wrap_kvc_manager_allocate_request_native_56acb7785cc187f2(uintptr_t arg1, swig_type_340 arg2, swig_type_341 arg3, swig_type_342 arg4, swig_voidp arg5, swig_voidp arg6, swig_voidp arg7);
-extern swig_voidp _wrap_kvc_manager_register_prompt_native_56acb7785cc187f2(uintptr_t arg1, swig_type_343 arg2, swig_type_344 arg3, swig_type_345 arg4, swig_type_346 arg5, swig_voidp arg6);
-extern swig_voidp _wrap_kvc_drafts_check_native_56acb7785cc187f2(swig_type_347 arg1, swig_type_348 arg2, swig_type_349 arg3);
-extern swig_voidp _wrap_kvc_verify_greedy_native_56acb7785cc187f2(swig_type_350 arg1, swig_type_351 arg2, swig_type_352 arg3, swig_type_353 arg4, swig_type_354 arg5, swig_type_355 arg6, swig_type_356 arg7);
-extern swig_type_357 _wrap_kvc_last_error_native_56acb7785cc187f2(void);
+extern swig_voidp _wrap_kvc_scheduler_add_native_56acb7785cc187f2(uintptr_t arg1, swig_type_209 arg2, swig_type_210 arg3, swig_type_211 arg4, swig_voidp arg5, swig_type_212 arg6, swig_type_213 arg7, int arg8, int arg9, swig_type_214 arg10, swig_type_215 arg11, int arg12, swig_type_216 arg13, swig_voidp arg14);
+extern swig_voidp _wrap_kvc_scheduler_set_drafts_native_56acb7785cc187f2(uintptr_t arg1, swig_type_217 arg2, swig_type_218 arg3);
+extern swig_voidp _wrap_kvc_scheduler_finish_native_56acb7785cc187f2(uintptr_t arg1, swig_type_219 arg2, swig_type_220 arg3, swig_type_221 arg4, swig_type_222 arg5, swig_type_223 arg6, int arg7, swig_type_224 arg8, swig_voidp arg9);
+extern swig_voidp _wrap_kvc_checkpoint_save_native_56acb7785cc187f2(uintptr_t arg1, swig_type_225 arg2, swig_type_226 arg3, swig_type_227 arg4, swig_type_228 arg5, int arg6, int arg7, int arg8, int arg9, swig_type_229 arg10, swig_type_230 arg11, int arg12, int arg13, int arg14, swig_type_231 arg15, swig_type_232 arg16, swig_type_233 arg17, swig_voidp arg18);
+extern swig_voidp _wrap_kvc_checkpoint_restore_native_56acb7785cc187f2(uintptr_t arg1, swig_type_234 arg2, swig_type_235 arg3, swig_type_236 arg4, swig_type_237 arg5, int arg6, int arg7, int arg8, int arg9, swig_type_238 arg10, swig_type_239 arg11, int arg12, swig_type_240 arg13, swig_type_241 arg14, swig_voidp arg15);
+extern swig_voidp _wrap_kvc_checkpoint_measure_native_56acb7785cc187f2(uintptr_t arg1, swig_type_242 arg2, swig_type_243 arg3, swig_type_244 arg4, swig_type_245 arg5, int arg6, int arg7, int arg8, int arg9, swig_type_246 arg10, swig_type_247 arg11, int arg12, swig_voidp arg13);
+extern swig_voidp _wrap_kvc_checkpoint_save_stream_native_56acb7785cc187f2(uintptr_t arg1, swig_type_248 arg2, swig_type_249 arg3, swig_type_250 arg4, swig_type_251 arg5, int arg6, int arg7, int arg8, int arg9, int arg10, swig_type_252 arg11, int arg12, int arg13, swig_voidp arg14);
+extern swig_voidp _wrap_kvc_checkpoint_restore_stream_native_56acb7785cc187f2(uintptr_t arg1, swig_type_253 arg2, swig_type_254 arg3, swig_type_255 arg4, swig_type_256 arg5, int arg6, int arg7, int arg8, int arg9, int arg10, swig_type_257 arg11, int arg12, swig_type_258 arg13, swig_type_259 arg14, swig_voidp arg15);
+extern swig_voidp _wrap_kvc_checkpoint_compact_native_56acb7785cc187f2(swig_type_260 arg1, swig_type_261 arg2, swig_type_262 arg3, int arg4, int arg5, int arg6, swig_voidp arg7);
+extern swig_voidp _wrap_kvc_manager_content_digest_native_56acb7785cc187f2(uintptr_t arg1, swig_type_263 arg2);
+extern swig_voidp _wrap_kvc_offload_create_native_56acb7785cc187f2(uintptr_t arg1, swig_type_264 arg2, swig_type_265 arg3, swig_type_266 arg4, swig_type_267 arg5, swig_type_268 arg6, swig_type_269 arg7, int arg8, int arg9, int arg10, int arg11, int arg12, int arg13, int arg14, int arg15, int arg16, int arg17, swig_type_270 arg18, swig_type_271 arg19, double arg20, swig_type_272 arg21, swig_type_273 arg22, swig_voidp arg23);
+extern swig_voidp _wrap_kvc_offload_store_request_native_56acb7785cc187f2(uintptr_t arg1, swig_type_274 arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_publisher_create_native_56acb7785cc187f2(uintptr_t arg1, swig_type_275 arg2, swig_type_276 arg3, swig_type_277 arg4, swig_type_278 arg5, swig_type_279 arg6, swig_type_280 arg7, swig_type_281 arg8, swig_type_282 arg9, int arg10, int arg11, int arg12, int arg13, int arg14, swig_voidp arg15);
+extern swig_voidp _wrap_kvc_publisher_read_native_56acb7785cc187f2(uintptr_t arg1, swig_type_283 arg2, swig_type_284 arg3, swig_voidp arg4, swig_voidp arg5);
+extern swig_voidp _wrap_kvc_publisher_name_namespace_native_56acb7785cc187f2(uintptr_t arg1, swig_type_285 arg2, swig_type_286 arg3, swig_type_287 arg4, swig_type_288 arg5);
+extern swig_voidp _wrap_kvc_metrics_render_native_56acb7785cc187f2(swig_type_289 arg1, swig_type_290 arg2, swig_type_291 arg3, swig_type_292 arg4, swig_type_293 arg5, swig_type_294 arg6, swig_type_295 arg7, int arg8, swig_type_296 arg9, swig_voidp arg10);
+extern swig_voidp _wrap_kvc_metrics_enable_latencies_native_56acb7785cc187f2(swig_type_297 arg1, swig_type_298 arg2, swig_type_299 arg3, swig_type_300 arg4, swig_type_301 arg5);
+extern swig_voidp _wrap_kvc_metrics_read_latency_native_56acb7785cc187f2(swig_type_302 arg1, swig_type_303 arg2, swig_type_304 arg3, swig_type_305 arg4, swig_type_306 arg5, int arg6, swig_voidp arg7);
+extern swig_voidp _wrap_kvc_metrics_read_memory_native_56acb7785cc187f2(swig_type_307 arg1, swig_type_308 arg2, swig_type_309 arg3, swig_type_310 arg4, swig_type_311 arg5, swig_voidp arg6);
+extern swig_voidp _wrap_kvc_manager_acquire_prefix_native_56acb7785cc187f2(uintptr_t arg1, swig_type_312 arg2, swig_type_313 arg3, swig_type_314 arg4, int arg5, swig_type_315 arg6, swig_voidp arg7);
+extern swig_voidp _wrap_kvc_manager_publish_blocks_native_56acb7785cc187f2(uintptr_t arg1, swig_type_316 arg2, swig_type_317 arg3, swig_type_318 arg4, int arg5, swig_type_319 arg6);
+extern swig_voidp _wrap_kvc_index_root_native_56acb7785cc187f2(swig_type_320 arg1, swig_type_321 arg2, swig_type_322 arg3, swig_type_323 arg4);
+extern swig_voidp _wrap_kvc_manager_open_namespace_native_56acb7785cc187f2(uintptr_t arg1, swig_type_324 arg2, swig_type_325 arg3, swig_type_326 arg4, swig_voidp arg5);
+extern swig_voidp _wrap_kvc_storage_page_runs_native_56acb7785cc187f2(uintptr_t arg1, swig_type_327 arg2, swig_type_328 arg3, swig_type_329 arg4, int arg5, int arg6, int arg7, int arg8, swig_type_330 arg9, swig_voidp arg10);
+extern swig_voidp _wrap_kvc_manager_probe_native_56acb7785cc187f2(uintptr_t arg1, swig_type_331 arg2, swig_type_332 arg3, swig_type_333 arg4, swig_voidp arg5);
+extern swig_voidp _wrap_kvc_manager_pin_prefix_native_56acb7785cc187f2(uintptr_t arg1, swig_type_334 arg2, swig_type_335 arg3, swig_type_336 arg4, swig_voidp arg5, swig_voidp arg6);
+extern swig_voidp _wrap_kvc_manager_drop_prefix_native_56acb7785cc187f2(uintptr_t arg1, swig_type_337 arg2, swig_type_338 arg3, swig_type_339 arg4, swig_voidp arg5);
+extern swig_voidp _wrap_kvc_manager_create_request_native_56acb7785cc187f2(uintptr_t arg1, swig_type_340 arg2, swig_type_341 arg3, swig_type_342 arg4, swig_voidp arg5, swig_voidp arg6);
+extern swig_voidp _wrap_kvc_manager_allocate_request_native_56acb7785cc187f2(uintptr_t arg1, swig_type_343 arg2, swig_type_344 arg3, swig_type_345 arg4, swig_voidp arg5, swig_voidp arg6, swig_voidp arg7);
+extern swig_voidp _wrap_kvc_manager_register_prompt_native_56acb7785cc187f2(uintptr_t arg1, swig_type_346 arg2, swig_type_347 arg3, swig_type_348 arg4, swig_type_349 arg5, swig_voidp arg6);
+extern swig_voidp _wrap_kvc_drafts_check_native_56acb7785cc187f2(swig_type_350 arg1, swig_type_351 arg2, swig_type_352 arg3);
+extern swig_voidp _wrap_kvc_verify_greedy_native_56acb7785cc187f2(swig_type_353 arg1, swig_type_354 arg2, swig_type_355 arg3, swig_type_356 arg4, swig_type_357 arg5, swig_type_358 arg6, swig_type_359 arg7);
+extern swig_type_360 _wrap_kvc_last_error_native_56acb7785cc187f2(void);
 extern swig_voidp _wrap_kvc_dtype_bits_native_56acb7785cc187f2(int arg1, swig_voidp arg2);
-extern swig_voidp _wrap_kvc_storage_key_bounds_native_56acb7785cc187f2(uintptr_t arg1, int arg2, swig_type_358 arg3, swig_type_359 arg4, uintptr_t arg5);
-extern swig_voidp _wrap_kvc_tree_mask_native_56acb7785cc187f2(swig_type_360 arg1, swig_type_361 arg2, swig_type_362 arg3, swig_type_363 arg4);
-extern swig_voidp _wrap_kvc_checkpoint_list_native_56acb7785cc187f2(swig_type_364 arg1, swig_type_365 arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_checkpoint_read_info_native_56acb7785cc187f2(swig_type_366 arg1, swig_type_367 arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_checkpoint_validate_native_56acb7785cc187f2(swig_type_368 arg1, swig_type_369 arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_checkpoint_remove_native_56acb7785cc187f2(swig_type_370 arg1, swig_type_371 arg2);
-extern swig_voidp _wrap_kvc_checkpoint_collect_native_56acb7785cc187f2(swig_type_372 arg1, int arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_backend_open_native_56acb7785cc187f2(swig_type_373 arg1, swig_type_374 arg2);
-extern swig_voidp _wrap_kvc_backend_properties_native_56acb7785cc187f2(swig_type_375 arg1, swig_voidp arg2);
-extern swig_voidp _wrap_kvc_device_read_info_native_56acb7785cc187f2(swig_type_376 arg1, swig_voidp arg2);
-extern swig_voidp _wrap_kvc_manager_acquire_blocks_native_56acb7785cc187f2(uintptr_t arg1, int arg2, swig_type_377 arg3);
-extern swig_voidp _wrap_kvc_manager_release_blocks_native_56acb7785cc187f2(uintptr_t arg1, swig_type_378 arg2);
-extern swig_voidp _wrap_kvc_manager_unpublish_blocks_native_56acb7785cc187f2(uintptr_t arg1, swig_type_379 arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_manager_fail_step_native_56acb7785cc187f2(uintptr_t arg1, swig_type_380 arg2, swig_type_381 arg3, swig_voidp arg4);
+extern swig_voidp _wrap_kvc_storage_key_bounds_native_56acb7785cc187f2(uintptr_t arg1, int arg2, swig_type_361 arg3, swig_type_362 arg4, uintptr_t arg5);
+extern swig_voidp _wrap_kvc_tree_mask_native_56acb7785cc187f2(swig_type_363 arg1, swig_type_364 arg2, swig_type_365 arg3, swig_type_366 arg4);
+extern swig_voidp _wrap_kvc_checkpoint_list_native_56acb7785cc187f2(swig_type_367 arg1, swig_type_368 arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_checkpoint_read_info_native_56acb7785cc187f2(swig_type_369 arg1, swig_type_370 arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_checkpoint_validate_native_56acb7785cc187f2(swig_type_371 arg1, swig_type_372 arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_checkpoint_remove_native_56acb7785cc187f2(swig_type_373 arg1, swig_type_374 arg2);
+extern swig_voidp _wrap_kvc_checkpoint_collect_native_56acb7785cc187f2(swig_type_375 arg1, int arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_backend_open_native_56acb7785cc187f2(swig_type_376 arg1, swig_type_377 arg2);
+extern swig_voidp _wrap_kvc_backend_properties_native_56acb7785cc187f2(swig_type_378 arg1, swig_voidp arg2);
+extern swig_voidp _wrap_kvc_device_read_info_native_56acb7785cc187f2(swig_type_379 arg1, swig_voidp arg2);
+extern swig_voidp _wrap_kvc_manager_acquire_blocks_native_56acb7785cc187f2(uintptr_t arg1, int arg2, swig_type_380 arg3);
+extern swig_voidp _wrap_kvc_manager_release_blocks_native_56acb7785cc187f2(uintptr_t arg1, swig_type_381 arg2);
+extern swig_voidp _wrap_kvc_manager_unpublish_blocks_native_56acb7785cc187f2(uintptr_t arg1, swig_type_382 arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_manager_fail_step_native_56acb7785cc187f2(uintptr_t arg1, swig_type_383 arg2, swig_type_384 arg3, swig_voidp arg4);
 extern swig_voidp _wrap_kvc_index_create_native_56acb7785cc187f2(swig_voidp arg1, swig_voidp arg2);
-extern swig_voidp _wrap_kvc_index_add_worker_native_56acb7785cc187f2(uintptr_t arg1, swig_type_382 arg2, swig_type_383 arg3, swig_type_384 arg4);
-extern swig_voidp _wrap_kvc_index_remove_worker_native_56acb7785cc187f2(uintptr_t arg1, swig_type_385 arg2);
-extern swig_voidp _wrap_kvc_index_touch_worker_native_56acb7785cc187f2(uintptr_t arg1, swig_type_386 arg2, swig_type_387 arg3);
-extern swig_voidp _wrap_kvc_index_expire_native_56acb7785cc187f2(uintptr_t arg1, swig_type_388 arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_index_begin_resync_native_56acb7785cc187f2(uintptr_t arg1, swig_type_389 arg2, int arg3);
-extern swig_voidp _wrap_kvc_index_end_resync_native_56acb7785cc187f2(uintptr_t arg1, swig_type_390 arg2, int arg3, swig_type_391 arg4);
-extern swig_voidp _wrap_kvc_index_list_workers_native_56acb7785cc187f2(uintptr_t arg1, swig_type_392 arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_index_add_worker_native_56acb7785cc187f2(uintptr_t arg1, swig_type_385 arg2, swig_type_386 arg3, swig_type_387 arg4);
+extern swig_voidp _wrap_kvc_index_remove_worker_native_56acb7785cc187f2(uintptr_t arg1, swig_type_388 arg2);
+extern swig_voidp _wrap_kvc_index_touch_worker_native_56acb7785cc187f2(uintptr_t arg1, swig_type_389 arg2, swig_type_390 arg3);
+extern swig_voidp _wrap_kvc_index_expire_native_56acb7785cc187f2(uintptr_t arg1, swig_type_391 arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_index_begin_resync_native_56acb7785cc187f2(uintptr_t arg1, swig_type_392 arg2, int arg3);
+extern swig_voidp _wrap_kvc_index_end_resync_native_56acb7785cc187f2(uintptr_t arg1, swig_type_393 arg2, int arg3, swig_type_394 arg4);
+extern swig_voidp _wrap_kvc_index_list_workers_native_56acb7785cc187f2(uintptr_t arg1, swig_type_395 arg2, swig_voidp arg3);
 extern swig_voidp _wrap_kvc_index_read_stats_native_56acb7785cc187f2(uintptr_t arg1, swig_voidp arg2);
-extern swig_voidp _wrap_kvc_index_dump_native_56acb7785cc187f2(uintptr_t arg1, swig_type_393 arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_index_load_native_56acb7785cc187f2(uintptr_t arg1, swig_type_394 arg2);
-extern swig_voidp _wrap_kvc_page_file_read_info_native_56acb7785cc187f2(swig_type_395 arg1, int arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_page_file_read_part_native_56acb7785cc187f2(swig_type_396 arg1, int arg2, int arg3, swig_voidp arg4);
-extern swig_voidp _wrap_kvc_page_file_purge_native_56acb7785cc187f2(swig_type_397 arg1, swig_type_398 arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_index_dump_native_56acb7785cc187f2(uintptr_t arg1, swig_type_396 arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_index_load_native_56acb7785cc187f2(uintptr_t arg1, swig_type_397 arg2);
+extern swig_voidp _wrap_kvc_page_file_read_info_native_56acb7785cc187f2(swig_type_398 arg1, int arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_page_file_read_part_native_56acb7785cc187f2(swig_type_399 arg1, int arg2, int arg3, swig_voidp arg4);
+extern swig_voidp _wrap_kvc_page_file_purge_native_56acb7785cc187f2(swig_type_400 arg1, swig_type_401 arg2, swig_voidp arg3);
 extern swig_voidp _wrap_kvc_manager_create_native_56acb7785cc187f2(swig_voidp arg1, swig_voidp arg2);
 extern swig_voidp _wrap_kvc_manager_properties_native_56acb7785cc187f2(uintptr_t arg1, swig_voidp arg2);
-extern swig_voidp _wrap_kvc_manager_close_namespace_native_56acb7785cc187f2(uintptr_t arg1, swig_type_399 arg2);
-extern swig_voidp _wrap_kvc_manager_list_namespaces_native_56acb7785cc187f2(uintptr_t arg1, swig_type_400 arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_manager_reset_namespace_native_56acb7785cc187f2(uintptr_t arg1, swig_type_401 arg2);
+extern swig_voidp _wrap_kvc_manager_close_namespace_native_56acb7785cc187f2(uintptr_t arg1, swig_type_402 arg2);
+extern swig_voidp _wrap_kvc_manager_list_namespaces_native_56acb7785cc187f2(uintptr_t arg1, swig_type_403 arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_manager_reset_namespace_native_56acb7785cc187f2(uintptr_t arg1, swig_type_404 arg2);
 extern swig_voidp _wrap_kvc_manager_reset_all_native_56acb7785cc187f2(uintptr_t arg1);
 extern swig_voidp _wrap_kvc_manager_set_prefix_caching_native_56acb7785cc187f2(uintptr_t arg1, int arg2);
 extern swig_voidp _wrap_kvc_manager_read_stats_native_56acb7785cc187f2(uintptr_t arg1, swig_voidp arg2);
@@ -671,105 +675,105 @@ extern swig_voidp _wrap_kvc_manager_pool_info_native_56acb7785cc187f2(uintptr_t 
 extern swig_voidp _wrap_kvc_manager_block_info_native_56acb7785cc187f2(uintptr_t arg1, int arg2, swig_voidp arg3);
 extern swig_voidp _wrap_kvc_manager_check_native_56acb7785cc187f2(uintptr_t arg1);
 extern swig_voidp _wrap_kvc_manager_digest_native_56acb7785cc187f2(uintptr_t arg1, swig_voidp arg2);
-extern swig_type_402 _wrap_kvc_model_count_native_56acb7785cc187f2(void);
-extern swig_voidp _wrap_kvc_model_get_native_56acb7785cc187f2(swig_type_403 arg1, swig_voidp arg2);
-extern swig_voidp _wrap_kvc_model_find_native_56acb7785cc187f2(swig_type_404 arg1, swig_voidp arg2);
+extern swig_type_405 _wrap_kvc_model_count_native_56acb7785cc187f2(void);
+extern swig_voidp _wrap_kvc_model_get_native_56acb7785cc187f2(swig_type_406 arg1, swig_voidp arg2);
+extern swig_voidp _wrap_kvc_model_find_native_56acb7785cc187f2(swig_type_407 arg1, swig_voidp arg2);
 extern swig_voidp _wrap_kvc_model_register_native_56acb7785cc187f2(swig_voidp arg1);
-extern swig_voidp _wrap_kvc_model_from_config_native_56acb7785cc187f2(swig_type_405 arg1, swig_voidp arg2);
-extern swig_voidp _wrap_kvc_config_from_shortfin_native_56acb7785cc187f2(swig_type_406 arg1, int arg2, swig_voidp arg3, swig_voidp arg4, swig_voidp arg5);
-extern swig_voidp _wrap_kvc_model_rope_native_56acb7785cc187f2(swig_voidp arg1, int arg2, swig_type_407 arg3, swig_type_408 arg4, swig_type_409 arg5, swig_type_410 arg6);
-extern swig_voidp _wrap_kvc_rope_table_native_56acb7785cc187f2(swig_type_411 arg1, double arg2, swig_type_412 arg3, swig_type_413 arg4);
-extern swig_voidp _wrap_kvc_offload_poll_native_56acb7785cc187f2(uintptr_t arg1, swig_type_414 arg2, uintptr_t arg3);
-extern swig_voidp _wrap_kvc_offload_flush_native_56acb7785cc187f2(uintptr_t arg1, swig_type_415 arg2, swig_type_416 arg3, uintptr_t arg4, swig_voidp arg5);
-extern swig_voidp _wrap_kvc_offload_lookup_native_56acb7785cc187f2(uintptr_t arg1, swig_type_417 arg2, swig_type_418 arg3);
-extern swig_voidp _wrap_kvc_offload_load_native_56acb7785cc187f2(uintptr_t arg1, swig_type_419 arg2, swig_type_420 arg3, swig_type_421 arg4);
-extern swig_voidp _wrap_kvc_offload_query_native_56acb7785cc187f2(uintptr_t arg1, swig_type_422 arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_offload_cancel_native_56acb7785cc187f2(uintptr_t arg1, swig_type_423 arg2);
+extern swig_voidp _wrap_kvc_model_from_config_native_56acb7785cc187f2(swig_type_408 arg1, swig_voidp arg2);
+extern swig_voidp _wrap_kvc_config_from_shortfin_native_56acb7785cc187f2(swig_type_409 arg1, int arg2, swig_voidp arg3, swig_voidp arg4, swig_voidp arg5);
+extern swig_voidp _wrap_kvc_model_rope_native_56acb7785cc187f2(swig_voidp arg1, int arg2, swig_type_410 arg3, swig_type_411 arg4, swig_type_412 arg5, swig_type_413 arg6);
+extern swig_voidp _wrap_kvc_rope_table_native_56acb7785cc187f2(swig_type_414 arg1, double arg2, swig_type_415 arg3, swig_type_416 arg4);
+extern swig_voidp _wrap_kvc_offload_poll_native_56acb7785cc187f2(uintptr_t arg1, swig_type_417 arg2, uintptr_t arg3);
+extern swig_voidp _wrap_kvc_offload_flush_native_56acb7785cc187f2(uintptr_t arg1, swig_type_418 arg2, swig_type_419 arg3, uintptr_t arg4, swig_voidp arg5);
+extern swig_voidp _wrap_kvc_offload_lookup_native_56acb7785cc187f2(uintptr_t arg1, swig_type_420 arg2, swig_type_421 arg3);
+extern swig_voidp _wrap_kvc_offload_load_native_56acb7785cc187f2(uintptr_t arg1, swig_type_422 arg2, swig_type_423 arg3, swig_type_424 arg4);
+extern swig_voidp _wrap_kvc_offload_query_native_56acb7785cc187f2(uintptr_t arg1, swig_type_425 arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_offload_cancel_native_56acb7785cc187f2(uintptr_t arg1, swig_type_426 arg2);
 extern swig_voidp _wrap_kvc_offload_read_stats_native_56acb7785cc187f2(uintptr_t arg1, swig_voidp arg2);
 extern swig_voidp _wrap_kvc_offload_read_tier_stats_native_56acb7785cc187f2(uintptr_t arg1, int arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_storage_pack_pages_native_56acb7785cc187f2(uintptr_t arg1, swig_type_424 arg2, swig_type_425 arg3, swig_type_426 arg4);
-extern swig_voidp _wrap_kvc_storage_unpack_pages_native_56acb7785cc187f2(uintptr_t arg1, swig_type_427 arg2, swig_type_428 arg3, swig_type_429 arg4);
-extern swig_voidp _wrap_kvc_manager_probe_request_native_56acb7785cc187f2(uintptr_t arg1, swig_type_430 arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_storage_pack_pages_native_56acb7785cc187f2(uintptr_t arg1, swig_type_427 arg2, swig_type_428 arg3, swig_type_429 arg4);
+extern swig_voidp _wrap_kvc_storage_unpack_pages_native_56acb7785cc187f2(uintptr_t arg1, swig_type_430 arg2, swig_type_431 arg3, swig_type_432 arg4);
+extern swig_voidp _wrap_kvc_manager_probe_request_native_56acb7785cc187f2(uintptr_t arg1, swig_type_433 arg2, swig_voidp arg3);
 extern swig_voidp _wrap_kvc_manager_lost_reuse_native_56acb7785cc187f2(uintptr_t arg1, int arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_manager_unpin_prefix_native_56acb7785cc187f2(uintptr_t arg1, swig_type_431 arg2);
-extern swig_voidp _wrap_kvc_manager_list_pins_native_56acb7785cc187f2(uintptr_t arg1, swig_type_432 arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_manager_evict_blocks_native_56acb7785cc187f2(uintptr_t arg1, int arg2, swig_type_433 arg3, swig_voidp arg4);
+extern swig_voidp _wrap_kvc_manager_unpin_prefix_native_56acb7785cc187f2(uintptr_t arg1, swig_type_434 arg2);
+extern swig_voidp _wrap_kvc_manager_list_pins_native_56acb7785cc187f2(uintptr_t arg1, swig_type_435 arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_manager_evict_blocks_native_56acb7785cc187f2(uintptr_t arg1, int arg2, swig_type_436 arg3, swig_voidp arg4);
 extern swig_voidp _wrap_kvc_publisher_poll_native_56acb7785cc187f2(uintptr_t arg1, swig_voidp arg2);
 extern swig_voidp _wrap_kvc_publisher_resync_native_56acb7785cc187f2(uintptr_t arg1);
 extern swig_voidp _wrap_kvc_publisher_read_stats_native_56acb7785cc187f2(uintptr_t arg1, swig_voidp arg2);
-extern swig_voidp _wrap_kvc_manager_set_quota_native_56acb7785cc187f2(uintptr_t arg1, swig_type_434 arg2, int arg3, swig_type_435 arg4, swig_type_436 arg5);
-extern swig_voidp _wrap_kvc_manager_quota_info_native_56acb7785cc187f2(uintptr_t arg1, swig_type_437 arg2, int arg3, swig_voidp arg4);
-extern swig_voidp _wrap_kvc_storage_copy_tokens_native_56acb7785cc187f2(uintptr_t arg1, uintptr_t arg2, swig_type_438 arg3);
-extern swig_voidp _wrap_kvc_manager_take_log_native_56acb7785cc187f2(uintptr_t arg1, swig_type_439 arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_manager_set_quota_native_56acb7785cc187f2(uintptr_t arg1, swig_type_437 arg2, int arg3, swig_type_438 arg4, swig_type_439 arg5);
+extern swig_voidp _wrap_kvc_manager_quota_info_native_56acb7785cc187f2(uintptr_t arg1, swig_type_440 arg2, int arg3, swig_voidp arg4);
+extern swig_voidp _wrap_kvc_storage_copy_tokens_native_56acb7785cc187f2(uintptr_t arg1, uintptr_t arg2, swig_type_441 arg3);
+extern swig_voidp _wrap_kvc_manager_take_log_native_56acb7785cc187f2(uintptr_t arg1, swig_type_442 arg2, swig_voidp arg3);
 extern swig_voidp _wrap_kvc_manager_log_info_native_56acb7785cc187f2(uintptr_t arg1, swig_voidp arg2);
-extern swig_voidp _wrap_kvc_log_replay_native_56acb7785cc187f2(swig_type_440 arg1, swig_voidp arg2);
-extern swig_voidp _wrap_kvc_manager_admit_request_native_56acb7785cc187f2(uintptr_t arg1, swig_type_441 arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_manager_reserve_tokens_native_56acb7785cc187f2(uintptr_t arg1, swig_type_442 arg2, swig_type_443 arg3);
-extern swig_voidp _wrap_kvc_manager_append_tokens_native_56acb7785cc187f2(uintptr_t arg1, swig_type_444 arg2, swig_type_445 arg3);
-extern swig_voidp _wrap_kvc_manager_add_keys_native_56acb7785cc187f2(uintptr_t arg1, swig_type_446 arg2, swig_type_447 arg3);
-extern swig_voidp _wrap_kvc_manager_commit_tokens_native_56acb7785cc187f2(uintptr_t arg1, swig_type_448 arg2, swig_type_449 arg3);
-extern swig_voidp _wrap_kvc_manager_commit_ahead_native_56acb7785cc187f2(uintptr_t arg1, swig_type_450 arg2, swig_type_451 arg3, swig_type_452 arg4);
-extern swig_voidp _wrap_kvc_manager_truncate_request_native_56acb7785cc187f2(uintptr_t arg1, swig_type_453 arg2, swig_type_454 arg3);
-extern swig_voidp _wrap_kvc_manager_fork_request_native_56acb7785cc187f2(uintptr_t arg1, swig_type_455 arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_manager_preempt_request_native_56acb7785cc187f2(uintptr_t arg1, swig_type_456 arg2);
-extern swig_voidp _wrap_kvc_manager_free_request_native_56acb7785cc187f2(uintptr_t arg1, swig_type_457 arg2);
-extern swig_voidp _wrap_kvc_manager_request_info_native_56acb7785cc187f2(uintptr_t arg1, swig_type_458 arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_manager_list_requests_native_56acb7785cc187f2(uintptr_t arg1, swig_type_459 arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_manager_common_prefix_native_56acb7785cc187f2(uintptr_t arg1, swig_type_460 arg2, int arg3, swig_voidp arg4);
-extern swig_voidp _wrap_kvc_manager_compact_native_56acb7785cc187f2(uintptr_t arg1, int arg2, swig_type_461 arg3, swig_voidp arg4);
-extern swig_voidp _wrap_kvc_manager_resize_native_56acb7785cc187f2(uintptr_t arg1, int arg2, swig_type_462 arg3, swig_type_463 arg4, swig_voidp arg5);
-extern swig_voidp _wrap_kvc_manager_expected_tokens_native_56acb7785cc187f2(uintptr_t arg1, int arg2, swig_type_464 arg3, swig_voidp arg4);
-extern swig_voidp _wrap_kvc_storage_discard_blocks_native_56acb7785cc187f2(uintptr_t arg1, swig_type_465 arg2, swig_type_466 arg3, swig_voidp arg4);
-extern swig_voidp _wrap_kvc_manager_set_time_native_56acb7785cc187f2(uintptr_t arg1, swig_type_467 arg2);
-extern swig_voidp _wrap_kvc_manager_set_priority_native_56acb7785cc187f2(uintptr_t arg1, swig_type_468 arg2, swig_type_469 arg3, swig_type_470 arg4, int arg5, swig_type_471 arg6);
-extern swig_voidp _wrap_kvc_manager_end_session_native_56acb7785cc187f2(uintptr_t arg1, swig_type_472 arg2, swig_type_473 arg3);
-extern swig_voidp _wrap_kvc_manager_allocate_from_prompt_native_56acb7785cc187f2(uintptr_t arg1, swig_type_474 arg2, swig_type_475 arg3, swig_voidp arg4, swig_voidp arg5, swig_voidp arg6);
-extern swig_voidp _wrap_kvc_manager_unregister_prompt_native_56acb7785cc187f2(uintptr_t arg1, swig_type_476 arg2);
-extern swig_voidp _wrap_kvc_manager_list_prompts_native_56acb7785cc187f2(uintptr_t arg1, swig_type_477 arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_scheduler_abort_native_56acb7785cc187f2(uintptr_t arg1, swig_type_478 arg2);
-extern swig_voidp _wrap_kvc_scheduler_set_ready_native_56acb7785cc187f2(uintptr_t arg1, swig_type_479 arg2);
-extern swig_voidp _wrap_kvc_scheduler_set_priority_native_56acb7785cc187f2(uintptr_t arg1, swig_type_480 arg2, int arg3);
+extern swig_voidp _wrap_kvc_log_replay_native_56acb7785cc187f2(swig_type_443 arg1, swig_voidp arg2);
+extern swig_voidp _wrap_kvc_manager_admit_request_native_56acb7785cc187f2(uintptr_t arg1, swig_type_444 arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_manager_reserve_tokens_native_56acb7785cc187f2(uintptr_t arg1, swig_type_445 arg2, swig_type_446 arg3);
+extern swig_voidp _wrap_kvc_manager_append_tokens_native_56acb7785cc187f2(uintptr_t arg1, swig_type_447 arg2, swig_type_448 arg3);
+extern swig_voidp _wrap_kvc_manager_add_keys_native_56acb7785cc187f2(uintptr_t arg1, swig_type_449 arg2, swig_type_450 arg3);
+extern swig_voidp _wrap_kvc_manager_commit_tokens_native_56acb7785cc187f2(uintptr_t arg1, swig_type_451 arg2, swig_type_452 arg3);
+extern swig_voidp _wrap_kvc_manager_commit_ahead_native_56acb7785cc187f2(uintptr_t arg1, swig_type_453 arg2, swig_type_454 arg3, swig_type_455 arg4);
+extern swig_voidp _wrap_kvc_manager_truncate_request_native_56acb7785cc187f2(uintptr_t arg1, swig_type_456 arg2, swig_type_457 arg3);
+extern swig_voidp _wrap_kvc_manager_fork_request_native_56acb7785cc187f2(uintptr_t arg1, swig_type_458 arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_manager_preempt_request_native_56acb7785cc187f2(uintptr_t arg1, swig_type_459 arg2);
+extern swig_voidp _wrap_kvc_manager_free_request_native_56acb7785cc187f2(uintptr_t arg1, swig_type_460 arg2);
+extern swig_voidp _wrap_kvc_manager_request_info_native_56acb7785cc187f2(uintptr_t arg1, swig_type_461 arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_manager_list_requests_native_56acb7785cc187f2(uintptr_t arg1, swig_type_462 arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_manager_common_prefix_native_56acb7785cc187f2(uintptr_t arg1, swig_type_463 arg2, int arg3, swig_voidp arg4);
+extern swig_voidp _wrap_kvc_manager_compact_native_56acb7785cc187f2(uintptr_t arg1, int arg2, swig_type_464 arg3, swig_voidp arg4);
+extern swig_voidp _wrap_kvc_manager_resize_native_56acb7785cc187f2(uintptr_t arg1, int arg2, swig_type_465 arg3, swig_type_466 arg4, swig_voidp arg5);
+extern swig_voidp _wrap_kvc_manager_expected_tokens_native_56acb7785cc187f2(uintptr_t arg1, int arg2, swig_type_467 arg3, swig_voidp arg4);
+extern swig_voidp _wrap_kvc_storage_discard_blocks_native_56acb7785cc187f2(uintptr_t arg1, swig_type_468 arg2, swig_type_469 arg3, swig_voidp arg4);
+extern swig_voidp _wrap_kvc_manager_set_time_native_56acb7785cc187f2(uintptr_t arg1, swig_type_470 arg2);
+extern swig_voidp _wrap_kvc_manager_set_priority_native_56acb7785cc187f2(uintptr_t arg1, swig_type_471 arg2, swig_type_472 arg3, swig_type_473 arg4, int arg5, swig_type_474 arg6);
+extern swig_voidp _wrap_kvc_manager_end_session_native_56acb7785cc187f2(uintptr_t arg1, swig_type_475 arg2, swig_type_476 arg3);
+extern swig_voidp _wrap_kvc_manager_allocate_from_prompt_native_56acb7785cc187f2(uintptr_t arg1, swig_type_477 arg2, swig_type_478 arg3, swig_voidp arg4, swig_voidp arg5, swig_voidp arg6);
+extern swig_voidp _wrap_kvc_manager_unregister_prompt_native_56acb7785cc187f2(uintptr_t arg1, swig_type_479 arg2);
+extern swig_voidp _wrap_kvc_manager_list_prompts_native_56acb7785cc187f2(uintptr_t arg1, swig_type_480 arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_scheduler_abort_native_56acb7785cc187f2(uintptr_t arg1, swig_type_481 arg2);
+extern swig_voidp _wrap_kvc_scheduler_set_ready_native_56acb7785cc187f2(uintptr_t arg1, swig_type_482 arg2);
+extern swig_voidp _wrap_kvc_scheduler_set_priority_native_56acb7785cc187f2(uintptr_t arg1, swig_type_483 arg2, int arg3);
 extern swig_voidp _wrap_kvc_scheduler_set_weight_native_56acb7785cc187f2(uintptr_t arg1, int arg2, double arg3);
-extern swig_voidp _wrap_kvc_scheduler_plan_native_56acb7785cc187f2(uintptr_t arg1, swig_type_481 arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_scheduler_request_info_native_56acb7785cc187f2(uintptr_t arg1, swig_type_482 arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_scheduler_plan_native_56acb7785cc187f2(uintptr_t arg1, swig_type_484 arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_scheduler_request_info_native_56acb7785cc187f2(uintptr_t arg1, swig_type_485 arg2, swig_voidp arg3);
 extern swig_voidp _wrap_kvc_scheduler_read_stats_native_56acb7785cc187f2(uintptr_t arg1, swig_voidp arg2);
 extern swig_voidp _wrap_kvc_scheduler_check_native_56acb7785cc187f2(uintptr_t arg1);
-extern swig_voidp _wrap_kvc_manager_open_curve_native_56acb7785cc187f2(uintptr_t arg1, swig_type_483 arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_manager_close_curve_native_56acb7785cc187f2(uintptr_t arg1, swig_type_484 arg2);
-extern swig_voidp _wrap_kvc_manager_read_curve_native_56acb7785cc187f2(uintptr_t arg1, swig_type_485 arg2, swig_type_486 arg3, swig_type_487 arg4);
-extern swig_voidp _wrap_kvc_manager_curve_info_native_56acb7785cc187f2(uintptr_t arg1, swig_type_488 arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_manager_open_curve_native_56acb7785cc187f2(uintptr_t arg1, swig_type_486 arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_manager_close_curve_native_56acb7785cc187f2(uintptr_t arg1, swig_type_487 arg2);
+extern swig_voidp _wrap_kvc_manager_read_curve_native_56acb7785cc187f2(uintptr_t arg1, swig_type_488 arg2, swig_type_489 arg3, swig_type_490 arg4);
+extern swig_voidp _wrap_kvc_manager_curve_info_native_56acb7785cc187f2(uintptr_t arg1, swig_type_491 arg2, swig_voidp arg3);
 extern swig_voidp _wrap_kvc_workload_create_native_56acb7785cc187f2(swig_voidp arg1, swig_voidp arg2);
-extern swig_voidp _wrap_kvc_workload_record_native_56acb7785cc187f2(uintptr_t arg1, swig_type_489 arg2, double arg3);
+extern swig_voidp _wrap_kvc_workload_record_native_56acb7785cc187f2(uintptr_t arg1, swig_type_492 arg2, double arg3);
 extern swig_voidp _wrap_kvc_workload_read_info_native_56acb7785cc187f2(uintptr_t arg1, swig_voidp arg2);
-extern swig_voidp _wrap_kvc_workload_predict_native_56acb7785cc187f2(uintptr_t arg1, swig_type_490 arg2, swig_type_491 arg3);
+extern swig_voidp _wrap_kvc_workload_predict_native_56acb7785cc187f2(uintptr_t arg1, swig_type_493 arg2, swig_type_494 arg3);
 extern swig_voidp _wrap_kvc_sizer_create_native_56acb7785cc187f2(swig_voidp arg1, swig_voidp arg2);
-extern swig_voidp _wrap_kvc_sizer_decide_native_56acb7785cc187f2(uintptr_t arg1, swig_type_492 arg2, double arg3, swig_voidp arg4);
-extern swig_voidp _wrap_kvc_sizer_read_log_native_56acb7785cc187f2(uintptr_t arg1, swig_type_493 arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_storage_move_tokens_native_56acb7785cc187f2(uintptr_t arg1, swig_type_494 arg2);
-extern swig_voidp _wrap_kvc_draft_lookup_native_56acb7785cc187f2(swig_type_495 arg1, int arg2, int arg3, swig_type_496 arg4, swig_voidp arg5);
+extern swig_voidp _wrap_kvc_sizer_decide_native_56acb7785cc187f2(uintptr_t arg1, swig_type_495 arg2, double arg3, swig_voidp arg4);
+extern swig_voidp _wrap_kvc_sizer_read_log_native_56acb7785cc187f2(uintptr_t arg1, swig_type_496 arg2, swig_voidp arg3);
+extern swig_voidp _wrap_kvc_storage_move_tokens_native_56acb7785cc187f2(uintptr_t arg1, swig_type_497 arg2);
+extern swig_voidp _wrap_kvc_draft_lookup_native_56acb7785cc187f2(swig_type_498 arg1, int arg2, int arg3, swig_type_499 arg4, swig_voidp arg5);
 extern swig_voidp _wrap_kvc_draft_create_native_56acb7785cc187f2(swig_voidp arg1, swig_voidp arg2);
-extern swig_voidp _wrap_kvc_draft_truncate_native_56acb7785cc187f2(uintptr_t arg1, int arg2, swig_type_497 arg3);
+extern swig_voidp _wrap_kvc_draft_truncate_native_56acb7785cc187f2(uintptr_t arg1, int arg2, swig_type_500 arg3);
 extern swig_voidp _wrap_kvc_step_create_native_56acb7785cc187f2(uintptr_t arg1, swig_voidp arg2, swig_voidp arg3);
 extern swig_voidp _wrap_kvc_step_view_native_56acb7785cc187f2(uintptr_t arg1, int arg2, swig_voidp arg3);
-extern swig_voidp _wrap_kvc_manager_retire_step_native_56acb7785cc187f2(uintptr_t arg1, swig_type_498 arg2);
+extern swig_voidp _wrap_kvc_manager_retire_step_native_56acb7785cc187f2(uintptr_t arg1, swig_type_501 arg2);
 extern swig_voidp _wrap_kvc_storage_create_native_56acb7785cc187f2(swig_voidp arg1, swig_voidp arg2);
 extern swig_voidp _wrap_kvc_storage_properties_native_56acb7785cc187f2(uintptr_t arg1, swig_voidp arg2);
 extern swig_voidp _wrap_kvc_storage_size_native_56acb7785cc187f2(swig_voidp arg1, swig_voidp arg2, swig_voidp arg3);
 extern swig_voidp _wrap_kvc_storage_trim_native_56acb7785cc187f2(uintptr_t arg1, swig_voidp arg2, swig_voidp arg3);
 extern swig_voidp _wrap_kvc_storage_view_native_56acb7785cc187f2(uintptr_t arg1, int arg2, int arg3, swig_voidp arg4);
-extern swig_voidp _wrap_kvc_storage_runs_native_56acb7785cc187f2(uintptr_t arg1, int arg2, swig_voidp arg3, swig_type_499 arg4, swig_voidp arg5);
-extern swig_voidp _wrap_kvc_storage_copy_blocks_native_56acb7785cc187f2(uintptr_t arg1, swig_type_500 arg2, uintptr_t arg3);
-extern swig_voidp _wrap_kvc_storage_zero_blocks_native_56acb7785cc187f2(uintptr_t arg1, swig_type_501 arg2, uintptr_t arg3);
-extern swig_voidp _wrap_kvc_storage_swap_out_native_56acb7785cc187f2(uintptr_t arg1, swig_type_502 arg2, swig_type_503 arg3, swig_type_504 arg4, uintptr_t arg5);
-extern swig_voidp _wrap_kvc_storage_swap_in_native_56acb7785cc187f2(uintptr_t arg1, swig_type_505 arg2, swig_type_506 arg3, swig_type_507 arg4, uintptr_t arg5);
-extern swig_voidp _wrap_kvc_storage_quantize_blocks_native_56acb7785cc187f2(uintptr_t arg1, swig_type_508 arg2, uintptr_t arg3);
-extern swig_voidp _wrap_kvc_quantize_native_56acb7785cc187f2(swig_voidp arg1, swig_type_509 arg2, swig_type_510 arg3, swig_type_511 arg4, swig_type_512 arg5, swig_type_513 arg6);
-extern swig_voidp _wrap_kvc_dequantize_native_56acb7785cc187f2(swig_voidp arg1, swig_type_514 arg2, swig_type_515 arg3, swig_type_516 arg4, swig_type_517 arg5, swig_type_518 arg6);
+extern swig_voidp _wrap_kvc_storage_runs_native_56acb7785cc187f2(uintptr_t arg1, int arg2, swig_voidp arg3, swig_type_502 arg4, swig_voidp arg5);
+extern swig_voidp _wrap_kvc_storage_copy_blocks_native_56acb7785cc187f2(uintptr_t arg1, swig_type_503 arg2, uintptr_t arg3);
+extern swig_voidp _wrap_kvc_storage_zero_blocks_native_56acb7785cc187f2(uintptr_t arg1, swig_type_504 arg2, uintptr_t arg3);
+extern swig_voidp _wrap_kvc_storage_swap_out_native_56acb7785cc187f2(uintptr_t arg1, swig_type_505 arg2, swig_type_506 arg3, swig_type_507 arg4, uintptr_t arg5);
+extern swig_voidp _wrap_kvc_storage_swap_in_native_56acb7785cc187f2(uintptr_t arg1, swig_type_508 arg2, swig_type_509 arg3, swig_type_510 arg4, uintptr_t arg5);
+extern swig_voidp _wrap_kvc_storage_quantize_blocks_native_56acb7785cc187f2(uintptr_t arg1, swig_type_511 arg2, uintptr_t arg3);
+extern swig_voidp _wrap_kvc_quantize_native_56acb7785cc187f2(swig_voidp arg1, swig_type_512 arg2, swig_type_513 arg3, swig_type_514 arg4, swig_type_515 arg5, swig_type_516 arg6);
+extern swig_voidp _wrap_kvc_dequantize_native_56acb7785cc187f2(swig_voidp arg1, swig_type_517 arg2, swig_type_518 arg3, swig_type_519 arg4, swig_type_520 arg5, swig_type_521 arg6);
 extern swig_voidp _wrap_kvc_tier_drain_native_56acb7785cc187f2(uintptr_t arg1);
 extern swig_voidp _wrap_kvc_tier_read_stats_native_56acb7785cc187f2(uintptr_t arg1, swig_voidp arg2);
 extern swig_voidp _wrap_kvc_tier_read_counts_native_56acb7785cc187f2(uintptr_t arg1, int arg2, swig_voidp arg3);
 extern int _wrap_kvc_version_native_56acb7785cc187f2(void);
-extern swig_type_519 _wrap_kvc_build_info_native_56acb7785cc187f2(void);
+extern swig_type_522 _wrap_kvc_build_info_native_56acb7785cc187f2(void);
 #undef intgo
 */
 import "C"
@@ -1064,6 +1068,27 @@ swig_r_1 = takeError(swig_r)
 	return swig_r_1
 }
 
+func Kvc_manager_admit_batch(arg1 uintptr, arg2 []uint64, arg3 []uint64, arg4 []int32) (_swig_ret error) {
+	var swig_r *byte
+	_swig_i_0 := arg1
+	_swig_i_1 := arg2
+	_swig_i_2 := arg3
+	_swig_i_3 := arg4
+	swig_r = (*byte)(C._wrap_kvc_manager_admit_batch_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), *(*C.swig_type_35)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_36)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_37)(unsafe.Pointer(&_swig_i_3))))
+	if Swig_escape_always_false {
+		Swig_escape_val = arg2
+	}
+	if Swig_escape_always_false {
+		Swig_escape_val = arg3
+	}
+	if Swig_escape_always_false {
+		Swig_escape_val = arg4
+	}
+	var swig_r_1 error
+swig_r_1 = takeError(swig_r)
+	return swig_r_1
+}
+
 func Kvc_manager_export_tables(arg1 uintptr, arg2 []uint64, arg3 uint32, arg4 int32, arg5 []int32) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
@@ -1071,7 +1096,7 @@ func Kvc_manager_export_tables(arg1 uintptr, arg2 []uint64, arg3 uint32, arg4 in
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
-	swig_r = (*byte)(C._wrap_kvc_manager_export_tables_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), *(*C.swig_type_35)(unsafe.Pointer(&_swig_i_1)), C.int(_swig_i_2), C.int(_swig_i_3), *(*C.swig_type_36)(unsafe.Pointer(&_swig_i_4))))
+	swig_r = (*byte)(C._wrap_kvc_manager_export_tables_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), *(*C.swig_type_38)(unsafe.Pointer(&_swig_i_1)), C.int(_swig_i_2), C.int(_swig_i_3), *(*C.swig_type_39)(unsafe.Pointer(&_swig_i_4))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -1090,7 +1115,7 @@ func Kvc_manager_export_slots(arg1 uintptr, arg2 uint64, arg3 uint32, arg4 uint6
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
-	swig_r = (*byte)(C._wrap_kvc_manager_export_slots_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_37(_swig_i_1), C.int(_swig_i_2), C.swig_type_38(_swig_i_3), *(*C.swig_type_39)(unsafe.Pointer(&_swig_i_4))))
+	swig_r = (*byte)(C._wrap_kvc_manager_export_slots_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_40(_swig_i_1), C.int(_swig_i_2), C.swig_type_41(_swig_i_3), *(*C.swig_type_42)(unsafe.Pointer(&_swig_i_4))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg5
 	}
@@ -1106,7 +1131,7 @@ func Kvc_manager_take_pending(arg1 uintptr, arg2 []byte, arg3 []int32, arg4 *uin
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
-	swig_r = (*byte)(C._wrap_kvc_manager_take_pending_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), *(*C.swig_type_40)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_41)(unsafe.Pointer(&_swig_i_2)), C.swig_voidp(_swig_i_3), C.swig_voidp(_swig_i_4)))
+	swig_r = (*byte)(C._wrap_kvc_manager_take_pending_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), *(*C.swig_type_43)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_44)(unsafe.Pointer(&_swig_i_2)), C.swig_voidp(_swig_i_3), C.swig_voidp(_swig_i_4)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -1127,7 +1152,7 @@ func Kvc_manager_rebuild(arg1 uintptr, arg2 *byte, arg3 []byte, arg4 []byte, arg
 	_swig_i_4 := arg5
 	_swig_i_5 := arg6
 	_swig_i_6 := arg7
-	swig_r = (*byte)(C._wrap_kvc_manager_rebuild_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), *(*C.swig_type_42)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_43)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4), C.swig_voidp(_swig_i_5), C.swig_voidp(_swig_i_6)))
+	swig_r = (*byte)(C._wrap_kvc_manager_rebuild_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), *(*C.swig_type_45)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_46)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4), C.swig_voidp(_swig_i_5), C.swig_voidp(_swig_i_6)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -1147,7 +1172,7 @@ func Kvc_manager_poll_events(arg1 uintptr, arg2 uint64, arg3 []byte, arg4 []int3
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
 	_swig_i_5 := arg6
-	swig_r = (*byte)(C._wrap_kvc_manager_poll_events_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_44(_swig_i_1), *(*C.swig_type_45)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_46)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4), C.swig_voidp(_swig_i_5)))
+	swig_r = (*byte)(C._wrap_kvc_manager_poll_events_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_47(_swig_i_1), *(*C.swig_type_48)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_49)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4), C.swig_voidp(_swig_i_5)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -1168,7 +1193,7 @@ func Kvc_manager_list_prefixes(arg1 uintptr, arg2 uint64, arg3 []byte, arg4 []in
 	_swig_i_4 := arg5
 	_swig_i_5 := arg6
 	_swig_i_6 := arg7
-	swig_r = (*byte)(C._wrap_kvc_manager_list_prefixes_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_47(_swig_i_1), *(*C.swig_type_48)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_49)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4), C.swig_voidp(_swig_i_5), C.swig_voidp(_swig_i_6)))
+	swig_r = (*byte)(C._wrap_kvc_manager_list_prefixes_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_50(_swig_i_1), *(*C.swig_type_51)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_52)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4), C.swig_voidp(_swig_i_5), C.swig_voidp(_swig_i_6)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -1188,7 +1213,7 @@ func Kvc_manager_step(arg1 uintptr, arg2 uintptr, arg3 []uint64, arg4 *byte, arg
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
 	_swig_i_5 := arg6
-	swig_r = (*byte)(C._wrap_kvc_manager_step_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.uintptr_t(_swig_i_1), *(*C.swig_type_50)(unsafe.Pointer(&_swig_i_2)), C.swig_voidp(_swig_i_3), *(*C.swig_type_51)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_52)(unsafe.Pointer(&_swig_i_5))))
+	swig_r = (*byte)(C._wrap_kvc_manager_step_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.uintptr_t(_swig_i_1), *(*C.swig_type_53)(unsafe.Pointer(&_swig_i_2)), C.swig_voidp(_swig_i_3), *(*C.swig_type_54)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_55)(unsafe.Pointer(&_swig_i_5))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -1233,7 +1258,7 @@ func Kvc_storage_store(arg1 uintptr, arg2 *byte, arg3 uint64, arg4 []byte, arg5 
 	_swig_i_7 := arg8
 	_swig_i_8 := arg9
 	_swig_i_9 := arg10
-	swig_r = (*byte)(C._wrap_kvc_storage_store_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), C.swig_type_54(_swig_i_2), *(*C.swig_type_55)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_56)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_57)(unsafe.Pointer(&_swig_i_5)), *(*C.swig_type_58)(unsafe.Pointer(&_swig_i_6)), *(*C.swig_type_59)(unsafe.Pointer(&_swig_i_7)), *(*C.swig_type_60)(unsafe.Pointer(&_swig_i_8)), C.uintptr_t(_swig_i_9)))
+	swig_r = (*byte)(C._wrap_kvc_storage_store_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), C.swig_type_57(_swig_i_2), *(*C.swig_type_58)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_59)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_60)(unsafe.Pointer(&_swig_i_5)), *(*C.swig_type_61)(unsafe.Pointer(&_swig_i_6)), *(*C.swig_type_62)(unsafe.Pointer(&_swig_i_7)), *(*C.swig_type_63)(unsafe.Pointer(&_swig_i_8)), C.uintptr_t(_swig_i_9)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg4
 	}
@@ -1267,7 +1292,7 @@ func Kvc_storage_gather(arg1 uintptr, arg2 *byte, arg3 uint64, arg4 []byte, arg5
 	_swig_i_5 := arg6
 	_swig_i_6 := arg7
 	_swig_i_7 := arg8
-	swig_r = (*byte)(C._wrap_kvc_storage_gather_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), C.swig_type_61(_swig_i_2), *(*C.swig_type_62)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_63)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_64)(unsafe.Pointer(&_swig_i_5)), *(*C.swig_type_65)(unsafe.Pointer(&_swig_i_6)), C.uintptr_t(_swig_i_7)))
+	swig_r = (*byte)(C._wrap_kvc_storage_gather_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), C.swig_type_64(_swig_i_2), *(*C.swig_type_65)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_66)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_67)(unsafe.Pointer(&_swig_i_5)), *(*C.swig_type_68)(unsafe.Pointer(&_swig_i_6)), C.uintptr_t(_swig_i_7)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg4
 	}
@@ -1296,7 +1321,7 @@ func Kvc_storage_measure(arg1 uintptr, arg2 *byte, arg3 uint64, arg4 []byte, arg
 	_swig_i_6 := arg7
 	_swig_i_7 := arg8
 	_swig_i_8 := arg9
-	swig_r = (*byte)(C._wrap_kvc_storage_measure_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), C.swig_type_66(_swig_i_2), *(*C.swig_type_67)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_68)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_69)(unsafe.Pointer(&_swig_i_5)), *(*C.swig_type_70)(unsafe.Pointer(&_swig_i_6)), C.swig_voidp(_swig_i_7), C.swig_voidp(_swig_i_8)))
+	swig_r = (*byte)(C._wrap_kvc_storage_measure_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), C.swig_type_69(_swig_i_2), *(*C.swig_type_70)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_71)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_72)(unsafe.Pointer(&_swig_i_5)), *(*C.swig_type_73)(unsafe.Pointer(&_swig_i_6)), C.swig_voidp(_swig_i_7), C.swig_voidp(_swig_i_8)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg4
 	}
@@ -1335,7 +1360,7 @@ func Kvc_storage_attend(arg1 uintptr, arg2 *byte, arg3 []byte, arg4 []byte, arg5
 	_swig_i_16 := arg17
 	_swig_i_17 := arg18
 	_swig_i_18 := arg19
-	swig_r = (*byte)(C._wrap_kvc_storage_attend_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), *(*C.swig_type_71)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_72)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_73)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_74)(unsafe.Pointer(&_swig_i_5)), *(*C.swig_type_75)(unsafe.Pointer(&_swig_i_6)), *(*C.swig_type_76)(unsafe.Pointer(&_swig_i_7)), *(*C.swig_type_77)(unsafe.Pointer(&_swig_i_8)), *(*C.swig_type_78)(unsafe.Pointer(&_swig_i_9)), *(*C.swig_type_79)(unsafe.Pointer(&_swig_i_10)), *(*C.swig_type_80)(unsafe.Pointer(&_swig_i_11)), *(*C.swig_type_81)(unsafe.Pointer(&_swig_i_12)), *(*C.swig_type_82)(unsafe.Pointer(&_swig_i_13)), *(*C.swig_type_83)(unsafe.Pointer(&_swig_i_14)), C.swig_voidp(_swig_i_15), *(*C.swig_type_84)(unsafe.Pointer(&_swig_i_16)), *(*C.swig_type_85)(unsafe.Pointer(&_swig_i_17)), C.uintptr_t(_swig_i_18)))
+	swig_r = (*byte)(C._wrap_kvc_storage_attend_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), *(*C.swig_type_74)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_75)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_76)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_77)(unsafe.Pointer(&_swig_i_5)), *(*C.swig_type_78)(unsafe.Pointer(&_swig_i_6)), *(*C.swig_type_79)(unsafe.Pointer(&_swig_i_7)), *(*C.swig_type_80)(unsafe.Pointer(&_swig_i_8)), *(*C.swig_type_81)(unsafe.Pointer(&_swig_i_9)), *(*C.swig_type_82)(unsafe.Pointer(&_swig_i_10)), *(*C.swig_type_83)(unsafe.Pointer(&_swig_i_11)), *(*C.swig_type_84)(unsafe.Pointer(&_swig_i_12)), *(*C.swig_type_85)(unsafe.Pointer(&_swig_i_13)), *(*C.swig_type_86)(unsafe.Pointer(&_swig_i_14)), C.swig_voidp(_swig_i_15), *(*C.swig_type_87)(unsafe.Pointer(&_swig_i_16)), *(*C.swig_type_88)(unsafe.Pointer(&_swig_i_17)), C.uintptr_t(_swig_i_18)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -1407,7 +1432,7 @@ func Kvc_storage_explain(arg1 uintptr, arg2 *byte, arg3 []byte, arg4 []byte, arg
 	_swig_i_16 := arg17
 	_swig_i_17 := arg18
 	_swig_i_18 := arg19
-	swig_r = (*byte)(C._wrap_kvc_storage_explain_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), *(*C.swig_type_86)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_87)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_88)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_89)(unsafe.Pointer(&_swig_i_5)), *(*C.swig_type_90)(unsafe.Pointer(&_swig_i_6)), *(*C.swig_type_91)(unsafe.Pointer(&_swig_i_7)), *(*C.swig_type_92)(unsafe.Pointer(&_swig_i_8)), *(*C.swig_type_93)(unsafe.Pointer(&_swig_i_9)), *(*C.swig_type_94)(unsafe.Pointer(&_swig_i_10)), *(*C.swig_type_95)(unsafe.Pointer(&_swig_i_11)), *(*C.swig_type_96)(unsafe.Pointer(&_swig_i_12)), *(*C.swig_type_97)(unsafe.Pointer(&_swig_i_13)), *(*C.swig_type_98)(unsafe.Pointer(&_swig_i_14)), C.swig_voidp(_swig_i_15), *(*C.swig_type_99)(unsafe.Pointer(&_swig_i_16)), *(*C.swig_type_100)(unsafe.Pointer(&_swig_i_17)), C.swig_voidp(_swig_i_18)))
+	swig_r = (*byte)(C._wrap_kvc_storage_explain_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), *(*C.swig_type_89)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_90)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_91)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_92)(unsafe.Pointer(&_swig_i_5)), *(*C.swig_type_93)(unsafe.Pointer(&_swig_i_6)), *(*C.swig_type_94)(unsafe.Pointer(&_swig_i_7)), *(*C.swig_type_95)(unsafe.Pointer(&_swig_i_8)), *(*C.swig_type_96)(unsafe.Pointer(&_swig_i_9)), *(*C.swig_type_97)(unsafe.Pointer(&_swig_i_10)), *(*C.swig_type_98)(unsafe.Pointer(&_swig_i_11)), *(*C.swig_type_99)(unsafe.Pointer(&_swig_i_12)), *(*C.swig_type_100)(unsafe.Pointer(&_swig_i_13)), *(*C.swig_type_101)(unsafe.Pointer(&_swig_i_14)), C.swig_voidp(_swig_i_15), *(*C.swig_type_102)(unsafe.Pointer(&_swig_i_16)), *(*C.swig_type_103)(unsafe.Pointer(&_swig_i_17)), C.swig_voidp(_swig_i_18)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -1482,7 +1507,7 @@ func Kvc_storage_select_blocks(arg1 uintptr, arg2 *byte, arg3 []byte, arg4 []byt
 	_swig_i_19 := arg20
 	_swig_i_20 := arg21
 	_swig_i_21 := arg22
-	swig_r = (*byte)(C._wrap_kvc_storage_select_blocks_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), *(*C.swig_type_101)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_102)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_103)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_104)(unsafe.Pointer(&_swig_i_5)), *(*C.swig_type_105)(unsafe.Pointer(&_swig_i_6)), *(*C.swig_type_106)(unsafe.Pointer(&_swig_i_7)), *(*C.swig_type_107)(unsafe.Pointer(&_swig_i_8)), *(*C.swig_type_108)(unsafe.Pointer(&_swig_i_9)), *(*C.swig_type_109)(unsafe.Pointer(&_swig_i_10)), *(*C.swig_type_110)(unsafe.Pointer(&_swig_i_11)), *(*C.swig_type_111)(unsafe.Pointer(&_swig_i_12)), *(*C.swig_type_112)(unsafe.Pointer(&_swig_i_13)), *(*C.swig_type_113)(unsafe.Pointer(&_swig_i_14)), C.swig_voidp(_swig_i_15), *(*C.swig_type_114)(unsafe.Pointer(&_swig_i_16)), *(*C.swig_type_115)(unsafe.Pointer(&_swig_i_17)), C.swig_voidp(_swig_i_18), *(*C.swig_type_116)(unsafe.Pointer(&_swig_i_19)), *(*C.swig_type_117)(unsafe.Pointer(&_swig_i_20)), C.uintptr_t(_swig_i_21)))
+	swig_r = (*byte)(C._wrap_kvc_storage_select_blocks_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_voidp(_swig_i_1), *(*C.swig_type_104)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_105)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_106)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_107)(unsafe.Pointer(&_swig_i_5)), *(*C.swig_type_108)(unsafe.Pointer(&_swig_i_6)), *(*C.swig_type_109)(unsafe.Pointer(&_swig_i_7)), *(*C.swig_type_110)(unsafe.Pointer(&_swig_i_8)), *(*C.swig_type_111)(unsafe.Pointer(&_swig_i_9)), *(*C.swig_type_112)(unsafe.Pointer(&_swig_i_10)), *(*C.swig_type_113)(unsafe.Pointer(&_swig_i_11)), *(*C.swig_type_114)(unsafe.Pointer(&_swig_i_12)), *(*C.swig_type_115)(unsafe.Pointer(&_swig_i_13)), *(*C.swig_type_116)(unsafe.Pointer(&_swig_i_14)), C.swig_voidp(_swig_i_15), *(*C.swig_type_117)(unsafe.Pointer(&_swig_i_16)), *(*C.swig_type_118)(unsafe.Pointer(&_swig_i_17)), C.swig_voidp(_swig_i_18), *(*C.swig_type_119)(unsafe.Pointer(&_swig_i_19)), *(*C.swig_type_120)(unsafe.Pointer(&_swig_i_20)), C.uintptr_t(_swig_i_21)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -1549,7 +1574,7 @@ func Kvc_attention_merge(arg1 []byte, arg2 []byte, arg3 uint64, arg4 uint64, arg
 	_swig_i_5 := arg6
 	_swig_i_6 := arg7
 	_swig_i_7 := arg8
-	swig_r = (*byte)(C._wrap_kvc_attention_merge_native_56acb7785cc187f2(*(*C.swig_type_118)(unsafe.Pointer(&_swig_i_0)), *(*C.swig_type_119)(unsafe.Pointer(&_swig_i_1)), C.swig_type_120(_swig_i_2), C.swig_type_121(_swig_i_3), C.int(_swig_i_4), C.int(_swig_i_5), *(*C.swig_type_122)(unsafe.Pointer(&_swig_i_6)), *(*C.swig_type_123)(unsafe.Pointer(&_swig_i_7))))
+	swig_r = (*byte)(C._wrap_kvc_attention_merge_native_56acb7785cc187f2(*(*C.swig_type_121)(unsafe.Pointer(&_swig_i_0)), *(*C.swig_type_122)(unsafe.Pointer(&_swig_i_1)), C.swig_type_123(_swig_i_2), C.swig_type_124(_swig_i_3), C.int(_swig_i_4), C.int(_swig_i_5), *(*C.swig_type_125)(unsafe.Pointer(&_swig_i_6)), *(*C.swig_type_126)(unsafe.Pointer(&_swig_i_7))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg1
 	}
@@ -1585,7 +1610,7 @@ func Kvc_rope_apply(arg1 *byte, arg2 []byte, arg3 uint64, arg4 []byte, arg5 []in
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
-	swig_r = (*byte)(C._wrap_kvc_rope_apply_native_56acb7785cc187f2(C.swig_voidp(_swig_i_0), *(*C.swig_type_124)(unsafe.Pointer(&_swig_i_1)), C.swig_type_125(_swig_i_2), *(*C.swig_type_126)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_127)(unsafe.Pointer(&_swig_i_4))))
+	swig_r = (*byte)(C._wrap_kvc_rope_apply_native_56acb7785cc187f2(C.swig_voidp(_swig_i_0), *(*C.swig_type_127)(unsafe.Pointer(&_swig_i_1)), C.swig_type_128(_swig_i_2), *(*C.swig_type_129)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_130)(unsafe.Pointer(&_swig_i_4))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -1605,7 +1630,7 @@ func Kvc_storage_adopt(arg1 *byte, arg2 []byte, arg3 *uintptr) (_swig_ret error)
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_storage_adopt_native_56acb7785cc187f2(C.swig_voidp(_swig_i_0), *(*C.swig_type_128)(unsafe.Pointer(&_swig_i_1)), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_storage_adopt_native_56acb7785cc187f2(C.swig_voidp(_swig_i_0), *(*C.swig_type_131)(unsafe.Pointer(&_swig_i_1)), C.swig_voidp(_swig_i_2)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -1627,7 +1652,7 @@ func Kvc_storage_page_properties(arg1 uintptr, arg2 []byte, arg3 []byte, arg4 []
 	_swig_i_8 := arg9
 	_swig_i_9 := arg10
 	_swig_i_10 := arg11
-	swig_r = (*byte)(C._wrap_kvc_storage_page_properties_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), *(*C.swig_type_129)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_130)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_131)(unsafe.Pointer(&_swig_i_3)), C.int(_swig_i_4), C.int(_swig_i_5), C.int(_swig_i_6), C.int(_swig_i_7), *(*C.swig_type_132)(unsafe.Pointer(&_swig_i_8)), C.swig_voidp(_swig_i_9), C.swig_voidp(_swig_i_10)))
+	swig_r = (*byte)(C._wrap_kvc_storage_page_properties_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), *(*C.swig_type_132)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_133)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_134)(unsafe.Pointer(&_swig_i_3)), C.int(_swig_i_4), C.int(_swig_i_5), C.int(_swig_i_6), C.int(_swig_i_7), *(*C.swig_type_135)(unsafe.Pointer(&_swig_i_8)), C.swig_voidp(_swig_i_9), C.swig_voidp(_swig_i_10)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -1653,7 +1678,7 @@ func Kvc_manager_position_digests(arg1 uintptr, arg2 uint64, arg3 []int32, arg4 
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
 	_swig_i_5 := arg6
-	swig_r = (*byte)(C._wrap_kvc_manager_position_digests_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_133(_swig_i_1), *(*C.swig_type_134)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_135)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_136)(unsafe.Pointer(&_swig_i_4)), C.swig_voidp(_swig_i_5)))
+	swig_r = (*byte)(C._wrap_kvc_manager_position_digests_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_136(_swig_i_1), *(*C.swig_type_137)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_138)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_139)(unsafe.Pointer(&_swig_i_4)), C.swig_voidp(_swig_i_5)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -1674,7 +1699,7 @@ func Kvc_page_key(arg1 []byte, arg2 uint32, arg3 []byte, arg4 []byte) (_swig_ret
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
-	swig_r = (*byte)(C._wrap_kvc_page_key_native_56acb7785cc187f2(*(*C.swig_type_137)(unsafe.Pointer(&_swig_i_0)), C.int(_swig_i_1), *(*C.swig_type_138)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_139)(unsafe.Pointer(&_swig_i_3))))
+	swig_r = (*byte)(C._wrap_kvc_page_key_native_56acb7785cc187f2(*(*C.swig_type_140)(unsafe.Pointer(&_swig_i_0)), C.int(_swig_i_1), *(*C.swig_type_141)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_142)(unsafe.Pointer(&_swig_i_3))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg1
 	}
@@ -1696,7 +1721,7 @@ func Kvc_tier_create(arg1 string, arg2 []byte, arg3 uint64, arg4 uint64, arg5 *u
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
-	swig_r = (*byte)(C._wrap_kvc_tier_create_native_56acb7785cc187f2(*(*C.swig_type_140)(unsafe.Pointer(&_swig_i_0)), *(*C.swig_type_141)(unsafe.Pointer(&_swig_i_1)), C.swig_type_142(_swig_i_2), C.swig_type_143(_swig_i_3), C.swig_voidp(_swig_i_4)))
+	swig_r = (*byte)(C._wrap_kvc_tier_create_native_56acb7785cc187f2(*(*C.swig_type_143)(unsafe.Pointer(&_swig_i_0)), *(*C.swig_type_144)(unsafe.Pointer(&_swig_i_1)), C.swig_type_145(_swig_i_2), C.swig_type_146(_swig_i_3), C.swig_voidp(_swig_i_4)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg1
 	}
@@ -1727,7 +1752,7 @@ func Kvc_verify_sampling(arg1 []uint64, arg2 []int32, arg3 []int32, arg4 uint32,
 	_swig_i_14 := arg15
 	_swig_i_15 := arg16
 	_swig_i_16 := arg17
-	swig_r = (*byte)(C._wrap_kvc_verify_sampling_native_56acb7785cc187f2(*(*C.swig_type_144)(unsafe.Pointer(&_swig_i_0)), *(*C.swig_type_145)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_146)(unsafe.Pointer(&_swig_i_2)), C.int(_swig_i_3), C.int(_swig_i_4), *(*C.swig_type_147)(unsafe.Pointer(&_swig_i_5)), *(*C.swig_type_148)(unsafe.Pointer(&_swig_i_6)), C.swig_type_149(_swig_i_7), *(*C.swig_type_150)(unsafe.Pointer(&_swig_i_8)), *(*C.swig_type_151)(unsafe.Pointer(&_swig_i_9)), C.swig_type_152(_swig_i_10), C.swig_type_153(_swig_i_11), *(*C.swig_type_154)(unsafe.Pointer(&_swig_i_12)), *(*C.swig_type_155)(unsafe.Pointer(&_swig_i_13)), *(*C.swig_type_156)(unsafe.Pointer(&_swig_i_14)), *(*C.swig_type_157)(unsafe.Pointer(&_swig_i_15)), *(*C.swig_type_158)(unsafe.Pointer(&_swig_i_16))))
+	swig_r = (*byte)(C._wrap_kvc_verify_sampling_native_56acb7785cc187f2(*(*C.swig_type_147)(unsafe.Pointer(&_swig_i_0)), *(*C.swig_type_148)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_149)(unsafe.Pointer(&_swig_i_2)), C.int(_swig_i_3), C.int(_swig_i_4), *(*C.swig_type_150)(unsafe.Pointer(&_swig_i_5)), *(*C.swig_type_151)(unsafe.Pointer(&_swig_i_6)), C.swig_type_152(_swig_i_7), *(*C.swig_type_153)(unsafe.Pointer(&_swig_i_8)), *(*C.swig_type_154)(unsafe.Pointer(&_swig_i_9)), C.swig_type_155(_swig_i_10), C.swig_type_156(_swig_i_11), *(*C.swig_type_157)(unsafe.Pointer(&_swig_i_12)), *(*C.swig_type_158)(unsafe.Pointer(&_swig_i_13)), *(*C.swig_type_159)(unsafe.Pointer(&_swig_i_14)), *(*C.swig_type_160)(unsafe.Pointer(&_swig_i_15)), *(*C.swig_type_161)(unsafe.Pointer(&_swig_i_16))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg1
 	}
@@ -1785,7 +1810,7 @@ func Kvc_verify_typical(arg1 []uint64, arg2 []int32, arg3 []int32, arg4 uint32, 
 	_swig_i_11 := arg12
 	_swig_i_12 := arg13
 	_swig_i_13 := arg14
-	swig_r = (*byte)(C._wrap_kvc_verify_typical_native_56acb7785cc187f2(*(*C.swig_type_159)(unsafe.Pointer(&_swig_i_0)), *(*C.swig_type_160)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_161)(unsafe.Pointer(&_swig_i_2)), C.int(_swig_i_3), C.int(_swig_i_4), *(*C.swig_type_162)(unsafe.Pointer(&_swig_i_5)), *(*C.swig_type_163)(unsafe.Pointer(&_swig_i_6)), C.swig_type_164(_swig_i_7), *(*C.swig_type_165)(unsafe.Pointer(&_swig_i_8)), C.double(_swig_i_9), C.double(_swig_i_10), *(*C.swig_type_166)(unsafe.Pointer(&_swig_i_11)), *(*C.swig_type_167)(unsafe.Pointer(&_swig_i_12)), *(*C.swig_type_168)(unsafe.Pointer(&_swig_i_13))))
+	swig_r = (*byte)(C._wrap_kvc_verify_typical_native_56acb7785cc187f2(*(*C.swig_type_162)(unsafe.Pointer(&_swig_i_0)), *(*C.swig_type_163)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_164)(unsafe.Pointer(&_swig_i_2)), C.int(_swig_i_3), C.int(_swig_i_4), *(*C.swig_type_165)(unsafe.Pointer(&_swig_i_5)), *(*C.swig_type_166)(unsafe.Pointer(&_swig_i_6)), C.swig_type_167(_swig_i_7), *(*C.swig_type_168)(unsafe.Pointer(&_swig_i_8)), C.double(_swig_i_9), C.double(_swig_i_10), *(*C.swig_type_169)(unsafe.Pointer(&_swig_i_11)), *(*C.swig_type_170)(unsafe.Pointer(&_swig_i_12)), *(*C.swig_type_171)(unsafe.Pointer(&_swig_i_13))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg1
 	}
@@ -1832,7 +1857,7 @@ func Kvc_verdict_moves(arg1 []uint64, arg2 []int32, arg3 []int32, arg4 []int32, 
 	_swig_i_9 := arg10
 	_swig_i_10 := arg11
 	_swig_i_11 := arg12
-	swig_r = (*byte)(C._wrap_kvc_verdict_moves_native_56acb7785cc187f2(*(*C.swig_type_169)(unsafe.Pointer(&_swig_i_0)), *(*C.swig_type_170)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_171)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_172)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_173)(unsafe.Pointer(&_swig_i_4)), C.int(_swig_i_5), C.int(_swig_i_6), *(*C.swig_type_174)(unsafe.Pointer(&_swig_i_7)), *(*C.swig_type_175)(unsafe.Pointer(&_swig_i_8)), C.swig_type_176(_swig_i_9), *(*C.swig_type_177)(unsafe.Pointer(&_swig_i_10)), C.swig_voidp(_swig_i_11)))
+	swig_r = (*byte)(C._wrap_kvc_verdict_moves_native_56acb7785cc187f2(*(*C.swig_type_172)(unsafe.Pointer(&_swig_i_0)), *(*C.swig_type_173)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_174)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_175)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_176)(unsafe.Pointer(&_swig_i_4)), C.int(_swig_i_5), C.int(_swig_i_6), *(*C.swig_type_177)(unsafe.Pointer(&_swig_i_7)), *(*C.swig_type_178)(unsafe.Pointer(&_swig_i_8)), C.swig_type_179(_swig_i_9), *(*C.swig_type_180)(unsafe.Pointer(&_swig_i_10)), C.swig_voidp(_swig_i_11)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg1
 	}
@@ -1875,7 +1900,7 @@ func Kvc_verdict_states(arg1 []uint64, arg2 []int32, arg3 []int32, arg4 []int32,
 	_swig_i_8 := arg9
 	_swig_i_9 := arg10
 	_swig_i_10 := arg11
-	swig_r = (*byte)(C._wrap_kvc_verdict_states_native_56acb7785cc187f2(*(*C.swig_type_178)(unsafe.Pointer(&_swig_i_0)), *(*C.swig_type_179)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_180)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_181)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_182)(unsafe.Pointer(&_swig_i_4)), C.int(_swig_i_5), *(*C.swig_type_183)(unsafe.Pointer(&_swig_i_6)), *(*C.swig_type_184)(unsafe.Pointer(&_swig_i_7)), C.swig_type_185(_swig_i_8), *(*C.swig_type_186)(unsafe.Pointer(&_swig_i_9)), *(*C.swig_type_187)(unsafe.Pointer(&_swig_i_10))))
+	swig_r = (*byte)(C._wrap_kvc_verdict_states_native_56acb7785cc187f2(*(*C.swig_type_181)(unsafe.Pointer(&_swig_i_0)), *(*C.swig_type_182)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_183)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_184)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_185)(unsafe.Pointer(&_swig_i_4)), C.int(_swig_i_5), *(*C.swig_type_186)(unsafe.Pointer(&_swig_i_6)), *(*C.swig_type_187)(unsafe.Pointer(&_swig_i_7)), C.swig_type_188(_swig_i_8), *(*C.swig_type_189)(unsafe.Pointer(&_swig_i_9)), *(*C.swig_type_190)(unsafe.Pointer(&_swig_i_10))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg1
 	}
@@ -1914,7 +1939,7 @@ func Kvc_draft_append(arg1 uintptr, arg2 []int32, arg3 []uint64, arg4 []int32) (
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
-	swig_r = (*byte)(C._wrap_kvc_draft_append_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), *(*C.swig_type_188)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_189)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_190)(unsafe.Pointer(&_swig_i_3))))
+	swig_r = (*byte)(C._wrap_kvc_draft_append_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), *(*C.swig_type_191)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_192)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_193)(unsafe.Pointer(&_swig_i_3))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -1937,7 +1962,7 @@ func Kvc_draft_propose(arg1 uintptr, arg2 []int32, arg3 []int32, arg4 []uint64, 
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
 	_swig_i_5 := arg6
-	swig_r = (*byte)(C._wrap_kvc_draft_propose_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), *(*C.swig_type_191)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_192)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_193)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_194)(unsafe.Pointer(&_swig_i_4)), C.swig_voidp(_swig_i_5)))
+	swig_r = (*byte)(C._wrap_kvc_draft_propose_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), *(*C.swig_type_194)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_195)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_196)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_197)(unsafe.Pointer(&_swig_i_4)), C.swig_voidp(_swig_i_5)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -1963,7 +1988,7 @@ func Kvc_acceptance_add(arg1 []uint64, arg2 []uint64, arg3 []int32, arg4 []int32
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
 	_swig_i_5 := arg6
-	swig_r = (*byte)(C._wrap_kvc_acceptance_add_native_56acb7785cc187f2(*(*C.swig_type_195)(unsafe.Pointer(&_swig_i_0)), *(*C.swig_type_196)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_197)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_198)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_199)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_200)(unsafe.Pointer(&_swig_i_5))))
+	swig_r = (*byte)(C._wrap_kvc_acceptance_add_native_56acb7785cc187f2(*(*C.swig_type_198)(unsafe.Pointer(&_swig_i_0)), *(*C.swig_type_199)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_200)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_201)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_202)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_203)(unsafe.Pointer(&_swig_i_5))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg1
 	}
@@ -1990,7 +2015,7 @@ swig_r_1 = takeError(swig_r)
 func Kvc_acceptance_halve(arg1 []uint64) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
-	swig_r = (*byte)(C._wrap_kvc_acceptance_halve_native_56acb7785cc187f2(*(*C.swig_type_201)(unsafe.Pointer(&_swig_i_0))))
+	swig_r = (*byte)(C._wrap_kvc_acceptance_halve_native_56acb7785cc187f2(*(*C.swig_type_204)(unsafe.Pointer(&_swig_i_0))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg1
 	}
@@ -2005,7 +2030,7 @@ func Kvc_acceptance_length(arg1 []uint64, arg2 []byte, arg3 []int32, arg4 []byte
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
-	swig_r = (*byte)(C._wrap_kvc_acceptance_length_native_56acb7785cc187f2(*(*C.swig_type_202)(unsafe.Pointer(&_swig_i_0)), *(*C.swig_type_203)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_204)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_205)(unsafe.Pointer(&_swig_i_3))))
+	swig_r = (*byte)(C._wrap_kvc_acceptance_length_native_56acb7785cc187f2(*(*C.swig_type_205)(unsafe.Pointer(&_swig_i_0)), *(*C.swig_type_206)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_207)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_208)(unsafe.Pointer(&_swig_i_3))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg1
 	}
@@ -2051,7 +2076,7 @@ func Kvc_scheduler_add(arg1 uintptr, arg2 uint64, arg3 []int32, arg4 []byte, arg
 	_swig_i_11 := arg12
 	_swig_i_12 := arg13
 	_swig_i_13 := arg14
-	swig_r = (*byte)(C._wrap_kvc_scheduler_add_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_206(_swig_i_1), *(*C.swig_type_207)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_208)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4), C.swig_type_209(_swig_i_5), C.swig_type_210(_swig_i_6), C.int(_swig_i_7), C.int(_swig_i_8), C.swig_type_211(_swig_i_9), *(*C.swig_type_212)(unsafe.Pointer(&_swig_i_10)), C.int(_swig_i_11), C.swig_type_213(_swig_i_12), C.swig_voidp(_swig_i_13)))
+	swig_r = (*byte)(C._wrap_kvc_scheduler_add_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_209(_swig_i_1), *(*C.swig_type_210)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_211)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4), C.swig_type_212(_swig_i_5), C.swig_type_213(_swig_i_6), C.int(_swig_i_7), C.int(_swig_i_8), C.swig_type_214(_swig_i_9), *(*C.swig_type_215)(unsafe.Pointer(&_swig_i_10)), C.int(_swig_i_11), C.swig_type_216(_swig_i_12), C.swig_voidp(_swig_i_13)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -2071,7 +2096,7 @@ func Kvc_scheduler_set_drafts(arg1 uintptr, arg2 []uint64, arg3 []int32) (_swig_
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_scheduler_set_drafts_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), *(*C.swig_type_214)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_215)(unsafe.Pointer(&_swig_i_2))))
+	swig_r = (*byte)(C._wrap_kvc_scheduler_set_drafts_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), *(*C.swig_type_217)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_218)(unsafe.Pointer(&_swig_i_2))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -2094,7 +2119,7 @@ func Kvc_scheduler_finish(arg1 uintptr, arg2 uint64, arg3 uint64, arg4 []uint64,
 	_swig_i_6 := arg7
 	_swig_i_7 := arg8
 	_swig_i_8 := arg9
-	swig_r = (*byte)(C._wrap_kvc_scheduler_finish_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_216(_swig_i_1), C.swig_type_217(_swig_i_2), *(*C.swig_type_218)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_219)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_220)(unsafe.Pointer(&_swig_i_5)), C.int(_swig_i_6), *(*C.swig_type_221)(unsafe.Pointer(&_swig_i_7)), C.swig_voidp(_swig_i_8)))
+	swig_r = (*byte)(C._wrap_kvc_scheduler_finish_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_219(_swig_i_1), C.swig_type_220(_swig_i_2), *(*C.swig_type_221)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_222)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_223)(unsafe.Pointer(&_swig_i_5)), C.int(_swig_i_6), *(*C.swig_type_224)(unsafe.Pointer(&_swig_i_7)), C.swig_voidp(_swig_i_8)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg4
 	}
@@ -2132,7 +2157,7 @@ func Kvc_checkpoint_save(arg1 uintptr, arg2 []uintptr, arg3 []byte, arg4 []byte,
 	_swig_i_15 := arg16
 	_swig_i_16 := arg17
 	_swig_i_17 := arg18
-	swig_r = (*byte)(C._wrap_kvc_checkpoint_save_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), *(*C.swig_type_222)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_223)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_224)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_225)(unsafe.Pointer(&_swig_i_4)), C.int(_swig_i_5), C.int(_swig_i_6), C.int(_swig_i_7), C.int(_swig_i_8), *(*C.swig_type_226)(unsafe.Pointer(&_swig_i_9)), *(*C.swig_type_227)(unsafe.Pointer(&_swig_i_10)), C.int(_swig_i_11), C.int(_swig_i_12), C.int(_swig_i_13), C.swig_type_228(_swig_i_14), C.swig_type_229(_swig_i_15), C.swig_type_230(_swig_i_16), C.swig_voidp(_swig_i_17)))
+	swig_r = (*byte)(C._wrap_kvc_checkpoint_save_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), *(*C.swig_type_225)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_226)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_227)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_228)(unsafe.Pointer(&_swig_i_4)), C.int(_swig_i_5), C.int(_swig_i_6), C.int(_swig_i_7), C.int(_swig_i_8), *(*C.swig_type_229)(unsafe.Pointer(&_swig_i_9)), *(*C.swig_type_230)(unsafe.Pointer(&_swig_i_10)), C.int(_swig_i_11), C.int(_swig_i_12), C.int(_swig_i_13), C.swig_type_231(_swig_i_14), C.swig_type_232(_swig_i_15), C.swig_type_233(_swig_i_16), C.swig_voidp(_swig_i_17)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -2173,7 +2198,7 @@ func Kvc_checkpoint_restore(arg1 uintptr, arg2 []uintptr, arg3 []byte, arg4 []by
 	_swig_i_12 := arg13
 	_swig_i_13 := arg14
 	_swig_i_14 := arg15
-	swig_r = (*byte)(C._wrap_kvc_checkpoint_restore_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), *(*C.swig_type_231)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_232)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_233)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_234)(unsafe.Pointer(&_swig_i_4)), C.int(_swig_i_5), C.int(_swig_i_6), C.int(_swig_i_7), C.int(_swig_i_8), *(*C.swig_type_235)(unsafe.Pointer(&_swig_i_9)), C.swig_type_236(_swig_i_10), C.int(_swig_i_11), *(*C.swig_type_237)(unsafe.Pointer(&_swig_i_12)), *(*C.swig_type_238)(unsafe.Pointer(&_swig_i_13)), C.swig_voidp(_swig_i_14)))
+	swig_r = (*byte)(C._wrap_kvc_checkpoint_restore_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), *(*C.swig_type_234)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_235)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_236)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_237)(unsafe.Pointer(&_swig_i_4)), C.int(_swig_i_5), C.int(_swig_i_6), C.int(_swig_i_7), C.int(_swig_i_8), *(*C.swig_type_238)(unsafe.Pointer(&_swig_i_9)), C.swig_type_239(_swig_i_10), C.int(_swig_i_11), *(*C.swig_type_240)(unsafe.Pointer(&_swig_i_12)), *(*C.swig_type_241)(unsafe.Pointer(&_swig_i_13)), C.swig_voidp(_swig_i_14)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -2215,7 +2240,7 @@ func Kvc_checkpoint_measure(arg1 uintptr, arg2 []uintptr, arg3 []byte, arg4 []by
 	_swig_i_10 := arg11
 	_swig_i_11 := arg12
 	_swig_i_12 := arg13
-	swig_r = (*byte)(C._wrap_kvc_checkpoint_measure_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), *(*C.swig_type_239)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_240)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_241)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_242)(unsafe.Pointer(&_swig_i_4)), C.int(_swig_i_5), C.int(_swig_i_6), C.int(_swig_i_7), C.int(_swig_i_8), *(*C.swig_type_243)(unsafe.Pointer(&_swig_i_9)), *(*C.swig_type_244)(unsafe.Pointer(&_swig_i_10)), C.int(_swig_i_11), C.swig_voidp(_swig_i_12)))
+	swig_r = (*byte)(C._wrap_kvc_checkpoint_measure_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), *(*C.swig_type_242)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_243)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_244)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_245)(unsafe.Pointer(&_swig_i_4)), C.int(_swig_i_5), C.int(_swig_i_6), C.int(_swig_i_7), C.int(_swig_i_8), *(*C.swig_type_246)(unsafe.Pointer(&_swig_i_9)), *(*C.swig_type_247)(unsafe.Pointer(&_swig_i_10)), C.int(_swig_i_11), C.swig_voidp(_swig_i_12)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -2255,7 +2280,7 @@ func Kvc_checkpoint_save_stream(arg1 uintptr, arg2 []uintptr, arg3 []byte, arg4 
 	_swig_i_11 := arg12
 	_swig_i_12 := arg13
 	_swig_i_13 := arg14
-	swig_r = (*byte)(C._wrap_kvc_checkpoint_save_stream_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), *(*C.swig_type_245)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_246)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_247)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_248)(unsafe.Pointer(&_swig_i_4)), C.int(_swig_i_5), C.int(_swig_i_6), C.int(_swig_i_7), C.int(_swig_i_8), C.int(_swig_i_9), *(*C.swig_type_249)(unsafe.Pointer(&_swig_i_10)), C.int(_swig_i_11), C.int(_swig_i_12), C.swig_voidp(_swig_i_13)))
+	swig_r = (*byte)(C._wrap_kvc_checkpoint_save_stream_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), *(*C.swig_type_248)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_249)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_250)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_251)(unsafe.Pointer(&_swig_i_4)), C.int(_swig_i_5), C.int(_swig_i_6), C.int(_swig_i_7), C.int(_swig_i_8), C.int(_swig_i_9), *(*C.swig_type_252)(unsafe.Pointer(&_swig_i_10)), C.int(_swig_i_11), C.int(_swig_i_12), C.swig_voidp(_swig_i_13)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -2293,7 +2318,7 @@ func Kvc_checkpoint_restore_stream(arg1 uintptr, arg2 []uintptr, arg3 []byte, ar
 	_swig_i_12 := arg13
 	_swig_i_13 := arg14
 	_swig_i_14 := arg15
-	swig_r = (*byte)(C._wrap_kvc_checkpoint_restore_stream_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), *(*C.swig_type_250)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_251)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_252)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_253)(unsafe.Pointer(&_swig_i_4)), C.int(_swig_i_5), C.int(_swig_i_6), C.int(_swig_i_7), C.int(_swig_i_8), C.int(_swig_i_9), *(*C.swig_type_254)(unsafe.Pointer(&_swig_i_10)), C.int(_swig_i_11), *(*C.swig_type_255)(unsafe.Pointer(&_swig_i_12)), *(*C.swig_type_256)(unsafe.Pointer(&_swig_i_13)), C.swig_voidp(_swig_i_14)))
+	swig_r = (*byte)(C._wrap_kvc_checkpoint_restore_stream_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), *(*C.swig_type_253)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_254)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_255)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_256)(unsafe.Pointer(&_swig_i_4)), C.int(_swig_i_5), C.int(_swig_i_6), C.int(_swig_i_7), C.int(_swig_i_8), C.int(_swig_i_9), *(*C.swig_type_257)(unsafe.Pointer(&_swig_i_10)), C.int(_swig_i_11), *(*C.swig_type_258)(unsafe.Pointer(&_swig_i_12)), *(*C.swig_type_259)(unsafe.Pointer(&_swig_i_13)), C.swig_voidp(_swig_i_14)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -2329,7 +2354,7 @@ func Kvc_checkpoint_compact(arg1 string, arg2 uint64, arg3 string, arg4 int32, a
 	_swig_i_4 := arg5
 	_swig_i_5 := arg6
 	_swig_i_6 := arg7
-	swig_r = (*byte)(C._wrap_kvc_checkpoint_compact_native_56acb7785cc187f2(*(*C.swig_type_257)(unsafe.Pointer(&_swig_i_0)), C.swig_type_258(_swig_i_1), *(*C.swig_type_259)(unsafe.Pointer(&_swig_i_2)), C.int(_swig_i_3), C.int(_swig_i_4), C.int(_swig_i_5), C.swig_voidp(_swig_i_6)))
+	swig_r = (*byte)(C._wrap_kvc_checkpoint_compact_native_56acb7785cc187f2(*(*C.swig_type_260)(unsafe.Pointer(&_swig_i_0)), C.swig_type_261(_swig_i_1), *(*C.swig_type_262)(unsafe.Pointer(&_swig_i_2)), C.int(_swig_i_3), C.int(_swig_i_4), C.int(_swig_i_5), C.swig_voidp(_swig_i_6)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg1
 	}
@@ -2345,7 +2370,7 @@ func Kvc_manager_content_digest(arg1 uintptr, arg2 []byte) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_manager_content_digest_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), *(*C.swig_type_260)(unsafe.Pointer(&_swig_i_1))))
+	swig_r = (*byte)(C._wrap_kvc_manager_content_digest_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), *(*C.swig_type_263)(unsafe.Pointer(&_swig_i_1))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -2379,7 +2404,7 @@ func Kvc_offload_create(arg1 uintptr, arg2 []uintptr, arg3 []uint64, arg4 []uint
 	_swig_i_20 := arg21
 	_swig_i_21 := arg22
 	_swig_i_22 := arg23
-	swig_r = (*byte)(C._wrap_kvc_offload_create_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), *(*C.swig_type_261)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_262)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_263)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_264)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_265)(unsafe.Pointer(&_swig_i_5)), *(*C.swig_type_266)(unsafe.Pointer(&_swig_i_6)), C.int(_swig_i_7), C.int(_swig_i_8), C.int(_swig_i_9), C.int(_swig_i_10), C.int(_swig_i_11), C.int(_swig_i_12), C.int(_swig_i_13), C.int(_swig_i_14), C.int(_swig_i_15), C.int(_swig_i_16), C.swig_type_267(_swig_i_17), C.swig_type_268(_swig_i_18), C.double(_swig_i_19), C.swig_type_269(_swig_i_20), C.swig_type_270(_swig_i_21), C.swig_voidp(_swig_i_22)))
+	swig_r = (*byte)(C._wrap_kvc_offload_create_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), *(*C.swig_type_264)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_265)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_266)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_267)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_268)(unsafe.Pointer(&_swig_i_5)), *(*C.swig_type_269)(unsafe.Pointer(&_swig_i_6)), C.int(_swig_i_7), C.int(_swig_i_8), C.int(_swig_i_9), C.int(_swig_i_10), C.int(_swig_i_11), C.int(_swig_i_12), C.int(_swig_i_13), C.int(_swig_i_14), C.int(_swig_i_15), C.int(_swig_i_16), C.swig_type_270(_swig_i_17), C.swig_type_271(_swig_i_18), C.double(_swig_i_19), C.swig_type_272(_swig_i_20), C.swig_type_273(_swig_i_21), C.swig_voidp(_swig_i_22)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -2408,7 +2433,7 @@ func Kvc_offload_store_request(arg1 uintptr, arg2 uint64, arg3 *uint64) (_swig_r
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_offload_store_request_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_271(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_offload_store_request_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_274(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -2431,7 +2456,7 @@ func Kvc_publisher_create(arg1 uintptr, arg2 string, arg3 string, arg4 string, a
 	_swig_i_12 := arg13
 	_swig_i_13 := arg14
 	_swig_i_14 := arg15
-	swig_r = (*byte)(C._wrap_kvc_publisher_create_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), *(*C.swig_type_272)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_273)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_274)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_275)(unsafe.Pointer(&_swig_i_4)), C.swig_type_276(_swig_i_5), C.swig_type_277(_swig_i_6), C.swig_type_278(_swig_i_7), C.swig_type_279(_swig_i_8), C.int(_swig_i_9), C.int(_swig_i_10), C.int(_swig_i_11), C.int(_swig_i_12), C.int(_swig_i_13), C.swig_voidp(_swig_i_14)))
+	swig_r = (*byte)(C._wrap_kvc_publisher_create_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), *(*C.swig_type_275)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_276)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_277)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_278)(unsafe.Pointer(&_swig_i_4)), C.swig_type_279(_swig_i_5), C.swig_type_280(_swig_i_6), C.swig_type_281(_swig_i_7), C.swig_type_282(_swig_i_8), C.int(_swig_i_9), C.int(_swig_i_10), C.int(_swig_i_11), C.int(_swig_i_12), C.int(_swig_i_13), C.swig_voidp(_swig_i_14)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -2456,7 +2481,7 @@ func Kvc_publisher_read(arg1 uintptr, arg2 uint64, arg3 []byte, arg4 *uint64, ar
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
-	swig_r = (*byte)(C._wrap_kvc_publisher_read_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_280(_swig_i_1), *(*C.swig_type_281)(unsafe.Pointer(&_swig_i_2)), C.swig_voidp(_swig_i_3), C.swig_voidp(_swig_i_4)))
+	swig_r = (*byte)(C._wrap_kvc_publisher_read_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_283(_swig_i_1), *(*C.swig_type_284)(unsafe.Pointer(&_swig_i_2)), C.swig_voidp(_swig_i_3), C.swig_voidp(_swig_i_4)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -2472,7 +2497,7 @@ func Kvc_publisher_name_namespace(arg1 uintptr, arg2 uint64, arg3 string, arg4 s
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
-	swig_r = (*byte)(C._wrap_kvc_publisher_name_namespace_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_282(_swig_i_1), *(*C.swig_type_283)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_284)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_285)(unsafe.Pointer(&_swig_i_4))))
+	swig_r = (*byte)(C._wrap_kvc_publisher_name_namespace_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_285(_swig_i_1), *(*C.swig_type_286)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_287)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_288)(unsafe.Pointer(&_swig_i_4))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -2499,7 +2524,7 @@ func Kvc_metrics_render(arg1 []uintptr, arg2 []uintptr, arg3 []uintptr, arg4 []u
 	_swig_i_7 := arg8
 	_swig_i_8 := arg9
 	_swig_i_9 := arg10
-	swig_r = (*byte)(C._wrap_kvc_metrics_render_native_56acb7785cc187f2(*(*C.swig_type_286)(unsafe.Pointer(&_swig_i_0)), *(*C.swig_type_287)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_288)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_289)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_290)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_291)(unsafe.Pointer(&_swig_i_5)), *(*C.swig_type_292)(unsafe.Pointer(&_swig_i_6)), C.int(_swig_i_7), *(*C.swig_type_293)(unsafe.Pointer(&_swig_i_8)), C.swig_voidp(_swig_i_9)))
+	swig_r = (*byte)(C._wrap_kvc_metrics_render_native_56acb7785cc187f2(*(*C.swig_type_289)(unsafe.Pointer(&_swig_i_0)), *(*C.swig_type_290)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_291)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_292)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_293)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_294)(unsafe.Pointer(&_swig_i_5)), *(*C.swig_type_295)(unsafe.Pointer(&_swig_i_6)), C.int(_swig_i_7), *(*C.swig_type_296)(unsafe.Pointer(&_swig_i_8)), C.swig_voidp(_swig_i_9)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg1
 	}
@@ -2536,7 +2561,7 @@ func Kvc_metrics_enable_latencies(arg1 []uintptr, arg2 []uintptr, arg3 []uintptr
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
-	swig_r = (*byte)(C._wrap_kvc_metrics_enable_latencies_native_56acb7785cc187f2(*(*C.swig_type_294)(unsafe.Pointer(&_swig_i_0)), *(*C.swig_type_295)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_296)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_297)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_298)(unsafe.Pointer(&_swig_i_4))))
+	swig_r = (*byte)(C._wrap_kvc_metrics_enable_latencies_native_56acb7785cc187f2(*(*C.swig_type_297)(unsafe.Pointer(&_swig_i_0)), *(*C.swig_type_298)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_299)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_300)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_301)(unsafe.Pointer(&_swig_i_4))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg1
 	}
@@ -2566,7 +2591,7 @@ func Kvc_metrics_read_latency(arg1 []uintptr, arg2 []uintptr, arg3 []uintptr, ar
 	_swig_i_4 := arg5
 	_swig_i_5 := arg6
 	_swig_i_6 := arg7
-	swig_r = (*byte)(C._wrap_kvc_metrics_read_latency_native_56acb7785cc187f2(*(*C.swig_type_299)(unsafe.Pointer(&_swig_i_0)), *(*C.swig_type_300)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_301)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_302)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_303)(unsafe.Pointer(&_swig_i_4)), C.int(_swig_i_5), C.swig_voidp(_swig_i_6)))
+	swig_r = (*byte)(C._wrap_kvc_metrics_read_latency_native_56acb7785cc187f2(*(*C.swig_type_302)(unsafe.Pointer(&_swig_i_0)), *(*C.swig_type_303)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_304)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_305)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_306)(unsafe.Pointer(&_swig_i_4)), C.int(_swig_i_5), C.swig_voidp(_swig_i_6)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg1
 	}
@@ -2595,7 +2620,7 @@ func Kvc_metrics_read_memory(arg1 []uintptr, arg2 []uintptr, arg3 []uintptr, arg
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
 	_swig_i_5 := arg6
-	swig_r = (*byte)(C._wrap_kvc_metrics_read_memory_native_56acb7785cc187f2(*(*C.swig_type_304)(unsafe.Pointer(&_swig_i_0)), *(*C.swig_type_305)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_306)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_307)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_308)(unsafe.Pointer(&_swig_i_4)), C.swig_voidp(_swig_i_5)))
+	swig_r = (*byte)(C._wrap_kvc_metrics_read_memory_native_56acb7785cc187f2(*(*C.swig_type_307)(unsafe.Pointer(&_swig_i_0)), *(*C.swig_type_308)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_309)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_310)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_311)(unsafe.Pointer(&_swig_i_4)), C.swig_voidp(_swig_i_5)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg1
 	}
@@ -2625,7 +2650,7 @@ func Kvc_manager_acquire_prefix(arg1 uintptr, arg2 uint64, arg3 []int32, arg4 []
 	_swig_i_4 := arg5
 	_swig_i_5 := arg6
 	_swig_i_6 := arg7
-	swig_r = (*byte)(C._wrap_kvc_manager_acquire_prefix_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_309(_swig_i_1), *(*C.swig_type_310)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_311)(unsafe.Pointer(&_swig_i_3)), C.int(_swig_i_4), *(*C.swig_type_312)(unsafe.Pointer(&_swig_i_5)), C.swig_voidp(_swig_i_6)))
+	swig_r = (*byte)(C._wrap_kvc_manager_acquire_prefix_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_312(_swig_i_1), *(*C.swig_type_313)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_314)(unsafe.Pointer(&_swig_i_3)), C.int(_swig_i_4), *(*C.swig_type_315)(unsafe.Pointer(&_swig_i_5)), C.swig_voidp(_swig_i_6)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -2648,7 +2673,7 @@ func Kvc_manager_publish_blocks(arg1 uintptr, arg2 uint64, arg3 []int32, arg4 []
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
 	_swig_i_5 := arg6
-	swig_r = (*byte)(C._wrap_kvc_manager_publish_blocks_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_313(_swig_i_1), *(*C.swig_type_314)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_315)(unsafe.Pointer(&_swig_i_3)), C.int(_swig_i_4), *(*C.swig_type_316)(unsafe.Pointer(&_swig_i_5))))
+	swig_r = (*byte)(C._wrap_kvc_manager_publish_blocks_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_316(_swig_i_1), *(*C.swig_type_317)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_318)(unsafe.Pointer(&_swig_i_3)), C.int(_swig_i_4), *(*C.swig_type_319)(unsafe.Pointer(&_swig_i_5))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -2669,7 +2694,7 @@ func Kvc_index_root(arg1 []byte, arg2 []byte, arg3 []byte, arg4 []byte) (_swig_r
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
-	swig_r = (*byte)(C._wrap_kvc_index_root_native_56acb7785cc187f2(*(*C.swig_type_317)(unsafe.Pointer(&_swig_i_0)), *(*C.swig_type_318)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_319)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_320)(unsafe.Pointer(&_swig_i_3))))
+	swig_r = (*byte)(C._wrap_kvc_index_root_native_56acb7785cc187f2(*(*C.swig_type_320)(unsafe.Pointer(&_swig_i_0)), *(*C.swig_type_321)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_322)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_323)(unsafe.Pointer(&_swig_i_3))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg1
 	}
@@ -2694,7 +2719,7 @@ func Kvc_manager_open_namespace(arg1 uintptr, arg2 []byte, arg3 []byte, arg4 []b
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
-	swig_r = (*byte)(C._wrap_kvc_manager_open_namespace_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), *(*C.swig_type_321)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_322)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_323)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4)))
+	swig_r = (*byte)(C._wrap_kvc_manager_open_namespace_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), *(*C.swig_type_324)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_325)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_326)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -2721,7 +2746,7 @@ func Kvc_storage_page_runs(arg1 uintptr, arg2 []byte, arg3 []byte, arg4 []byte, 
 	_swig_i_7 := arg8
 	_swig_i_8 := arg9
 	_swig_i_9 := arg10
-	swig_r = (*byte)(C._wrap_kvc_storage_page_runs_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), *(*C.swig_type_324)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_325)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_326)(unsafe.Pointer(&_swig_i_3)), C.int(_swig_i_4), C.int(_swig_i_5), C.int(_swig_i_6), C.int(_swig_i_7), *(*C.swig_type_327)(unsafe.Pointer(&_swig_i_8)), C.swig_voidp(_swig_i_9)))
+	swig_r = (*byte)(C._wrap_kvc_storage_page_runs_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), *(*C.swig_type_327)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_328)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_329)(unsafe.Pointer(&_swig_i_3)), C.int(_swig_i_4), C.int(_swig_i_5), C.int(_swig_i_6), C.int(_swig_i_7), *(*C.swig_type_330)(unsafe.Pointer(&_swig_i_8)), C.swig_voidp(_swig_i_9)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -2746,7 +2771,7 @@ func Kvc_manager_probe(arg1 uintptr, arg2 uint64, arg3 []int32, arg4 []byte, arg
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
-	swig_r = (*byte)(C._wrap_kvc_manager_probe_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_328(_swig_i_1), *(*C.swig_type_329)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_330)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4)))
+	swig_r = (*byte)(C._wrap_kvc_manager_probe_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_331(_swig_i_1), *(*C.swig_type_332)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_333)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -2766,7 +2791,7 @@ func Kvc_manager_pin_prefix(arg1 uintptr, arg2 uint64, arg3 []int32, arg4 []byte
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
 	_swig_i_5 := arg6
-	swig_r = (*byte)(C._wrap_kvc_manager_pin_prefix_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_331(_swig_i_1), *(*C.swig_type_332)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_333)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4), C.swig_voidp(_swig_i_5)))
+	swig_r = (*byte)(C._wrap_kvc_manager_pin_prefix_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_334(_swig_i_1), *(*C.swig_type_335)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_336)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4), C.swig_voidp(_swig_i_5)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -2785,7 +2810,7 @@ func Kvc_manager_drop_prefix(arg1 uintptr, arg2 uint64, arg3 []int32, arg4 []byt
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
-	swig_r = (*byte)(C._wrap_kvc_manager_drop_prefix_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_334(_swig_i_1), *(*C.swig_type_335)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_336)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4)))
+	swig_r = (*byte)(C._wrap_kvc_manager_drop_prefix_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_337(_swig_i_1), *(*C.swig_type_338)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_339)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -2805,7 +2830,7 @@ func Kvc_manager_create_request(arg1 uintptr, arg2 uint64, arg3 []int32, arg4 []
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
 	_swig_i_5 := arg6
-	swig_r = (*byte)(C._wrap_kvc_manager_create_request_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_337(_swig_i_1), *(*C.swig_type_338)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_339)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4), C.swig_voidp(_swig_i_5)))
+	swig_r = (*byte)(C._wrap_kvc_manager_create_request_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_340(_swig_i_1), *(*C.swig_type_341)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_342)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4), C.swig_voidp(_swig_i_5)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -2826,7 +2851,7 @@ func Kvc_manager_allocate_request(arg1 uintptr, arg2 uint64, arg3 []int32, arg4 
 	_swig_i_4 := arg5
 	_swig_i_5 := arg6
 	_swig_i_6 := arg7
-	swig_r = (*byte)(C._wrap_kvc_manager_allocate_request_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_340(_swig_i_1), *(*C.swig_type_341)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_342)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4), C.swig_voidp(_swig_i_5), C.swig_voidp(_swig_i_6)))
+	swig_r = (*byte)(C._wrap_kvc_manager_allocate_request_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_343(_swig_i_1), *(*C.swig_type_344)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_345)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4), C.swig_voidp(_swig_i_5), C.swig_voidp(_swig_i_6)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -2846,7 +2871,7 @@ func Kvc_manager_register_prompt(arg1 uintptr, arg2 string, arg3 uint64, arg4 []
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
 	_swig_i_5 := arg6
-	swig_r = (*byte)(C._wrap_kvc_manager_register_prompt_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), *(*C.swig_type_343)(unsafe.Pointer(&_swig_i_1)), C.swig_type_344(_swig_i_2), *(*C.swig_type_345)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_346)(unsafe.Pointer(&_swig_i_4)), C.swig_voidp(_swig_i_5)))
+	swig_r = (*byte)(C._wrap_kvc_manager_register_prompt_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), *(*C.swig_type_346)(unsafe.Pointer(&_swig_i_1)), C.swig_type_347(_swig_i_2), *(*C.swig_type_348)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_349)(unsafe.Pointer(&_swig_i_4)), C.swig_voidp(_swig_i_5)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -2866,7 +2891,7 @@ func Kvc_drafts_check(arg1 []uint64, arg2 []int32, arg3 []int32) (_swig_ret erro
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_drafts_check_native_56acb7785cc187f2(*(*C.swig_type_347)(unsafe.Pointer(&_swig_i_0)), *(*C.swig_type_348)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_349)(unsafe.Pointer(&_swig_i_2))))
+	swig_r = (*byte)(C._wrap_kvc_drafts_check_native_56acb7785cc187f2(*(*C.swig_type_350)(unsafe.Pointer(&_swig_i_0)), *(*C.swig_type_351)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_352)(unsafe.Pointer(&_swig_i_2))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg1
 	}
@@ -2890,7 +2915,7 @@ func Kvc_verify_greedy(arg1 []uint64, arg2 []int32, arg3 []int32, arg4 []int32, 
 	_swig_i_4 := arg5
 	_swig_i_5 := arg6
 	_swig_i_6 := arg7
-	swig_r = (*byte)(C._wrap_kvc_verify_greedy_native_56acb7785cc187f2(*(*C.swig_type_350)(unsafe.Pointer(&_swig_i_0)), *(*C.swig_type_351)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_352)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_353)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_354)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_355)(unsafe.Pointer(&_swig_i_5)), *(*C.swig_type_356)(unsafe.Pointer(&_swig_i_6))))
+	swig_r = (*byte)(C._wrap_kvc_verify_greedy_native_56acb7785cc187f2(*(*C.swig_type_353)(unsafe.Pointer(&_swig_i_0)), *(*C.swig_type_354)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_355)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_356)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_357)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_358)(unsafe.Pointer(&_swig_i_5)), *(*C.swig_type_359)(unsafe.Pointer(&_swig_i_6))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg1
 	}
@@ -2943,7 +2968,7 @@ func Kvc_storage_key_bounds(arg1 uintptr, arg2 uint32, arg3 []int32, arg4 []byte
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
-	swig_r = (*byte)(C._wrap_kvc_storage_key_bounds_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), *(*C.swig_type_358)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_359)(unsafe.Pointer(&_swig_i_3)), C.uintptr_t(_swig_i_4)))
+	swig_r = (*byte)(C._wrap_kvc_storage_key_bounds_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), *(*C.swig_type_361)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_362)(unsafe.Pointer(&_swig_i_3)), C.uintptr_t(_swig_i_4)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -2961,7 +2986,7 @@ func Kvc_tree_mask(arg1 []int32, arg2 []byte, arg3 uint64, arg4 []int32) (_swig_
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
-	swig_r = (*byte)(C._wrap_kvc_tree_mask_native_56acb7785cc187f2(*(*C.swig_type_360)(unsafe.Pointer(&_swig_i_0)), *(*C.swig_type_361)(unsafe.Pointer(&_swig_i_1)), C.swig_type_362(_swig_i_2), *(*C.swig_type_363)(unsafe.Pointer(&_swig_i_3))))
+	swig_r = (*byte)(C._wrap_kvc_tree_mask_native_56acb7785cc187f2(*(*C.swig_type_363)(unsafe.Pointer(&_swig_i_0)), *(*C.swig_type_364)(unsafe.Pointer(&_swig_i_1)), C.swig_type_365(_swig_i_2), *(*C.swig_type_366)(unsafe.Pointer(&_swig_i_3))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg1
 	}
@@ -2981,7 +3006,7 @@ func Kvc_checkpoint_list(arg1 string, arg2 []uint64, arg3 *uint64) (_swig_ret er
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_checkpoint_list_native_56acb7785cc187f2(*(*C.swig_type_364)(unsafe.Pointer(&_swig_i_0)), *(*C.swig_type_365)(unsafe.Pointer(&_swig_i_1)), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_checkpoint_list_native_56acb7785cc187f2(*(*C.swig_type_367)(unsafe.Pointer(&_swig_i_0)), *(*C.swig_type_368)(unsafe.Pointer(&_swig_i_1)), C.swig_voidp(_swig_i_2)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg1
 	}
@@ -2998,7 +3023,7 @@ func Kvc_checkpoint_read_info(arg1 string, arg2 uint64, arg3 *byte) (_swig_ret e
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_checkpoint_read_info_native_56acb7785cc187f2(*(*C.swig_type_366)(unsafe.Pointer(&_swig_i_0)), C.swig_type_367(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_checkpoint_read_info_native_56acb7785cc187f2(*(*C.swig_type_369)(unsafe.Pointer(&_swig_i_0)), C.swig_type_370(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg1
 	}
@@ -3012,7 +3037,7 @@ func Kvc_checkpoint_validate(arg1 string, arg2 uint64, arg3 *byte) (_swig_ret er
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_checkpoint_validate_native_56acb7785cc187f2(*(*C.swig_type_368)(unsafe.Pointer(&_swig_i_0)), C.swig_type_369(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_checkpoint_validate_native_56acb7785cc187f2(*(*C.swig_type_371)(unsafe.Pointer(&_swig_i_0)), C.swig_type_372(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg1
 	}
@@ -3025,7 +3050,7 @@ func Kvc_checkpoint_remove(arg1 string, arg2 uint64) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_checkpoint_remove_native_56acb7785cc187f2(*(*C.swig_type_370)(unsafe.Pointer(&_swig_i_0)), C.swig_type_371(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_checkpoint_remove_native_56acb7785cc187f2(*(*C.swig_type_373)(unsafe.Pointer(&_swig_i_0)), C.swig_type_374(_swig_i_1)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg1
 	}
@@ -3039,7 +3064,7 @@ func Kvc_checkpoint_collect(arg1 string, arg2 uint32, arg3 *uint64) (_swig_ret e
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_checkpoint_collect_native_56acb7785cc187f2(*(*C.swig_type_372)(unsafe.Pointer(&_swig_i_0)), C.int(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_checkpoint_collect_native_56acb7785cc187f2(*(*C.swig_type_375)(unsafe.Pointer(&_swig_i_0)), C.int(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg1
 	}
@@ -3052,7 +3077,7 @@ func Kvc_backend_open(arg1 string, arg2 string) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_backend_open_native_56acb7785cc187f2(*(*C.swig_type_373)(unsafe.Pointer(&_swig_i_0)), *(*C.swig_type_374)(unsafe.Pointer(&_swig_i_1))))
+	swig_r = (*byte)(C._wrap_kvc_backend_open_native_56acb7785cc187f2(*(*C.swig_type_376)(unsafe.Pointer(&_swig_i_0)), *(*C.swig_type_377)(unsafe.Pointer(&_swig_i_1))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg1
 	}
@@ -3068,7 +3093,7 @@ func Kvc_backend_properties(arg1 string, arg2 *byte) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_backend_properties_native_56acb7785cc187f2(*(*C.swig_type_375)(unsafe.Pointer(&_swig_i_0)), C.swig_voidp(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_backend_properties_native_56acb7785cc187f2(*(*C.swig_type_378)(unsafe.Pointer(&_swig_i_0)), C.swig_voidp(_swig_i_1)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg1
 	}
@@ -3081,7 +3106,7 @@ func Kvc_device_read_info(arg1 string, arg2 *byte) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_device_read_info_native_56acb7785cc187f2(*(*C.swig_type_376)(unsafe.Pointer(&_swig_i_0)), C.swig_voidp(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_device_read_info_native_56acb7785cc187f2(*(*C.swig_type_379)(unsafe.Pointer(&_swig_i_0)), C.swig_voidp(_swig_i_1)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg1
 	}
@@ -3095,7 +3120,7 @@ func Kvc_manager_acquire_blocks(arg1 uintptr, arg2 uint32, arg3 []int32) (_swig_
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_acquire_blocks_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), *(*C.swig_type_377)(unsafe.Pointer(&_swig_i_2))))
+	swig_r = (*byte)(C._wrap_kvc_manager_acquire_blocks_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), *(*C.swig_type_380)(unsafe.Pointer(&_swig_i_2))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -3108,7 +3133,7 @@ func Kvc_manager_release_blocks(arg1 uintptr, arg2 []int32) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_manager_release_blocks_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), *(*C.swig_type_378)(unsafe.Pointer(&_swig_i_1))))
+	swig_r = (*byte)(C._wrap_kvc_manager_release_blocks_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), *(*C.swig_type_381)(unsafe.Pointer(&_swig_i_1))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -3122,7 +3147,7 @@ func Kvc_manager_unpublish_blocks(arg1 uintptr, arg2 []int32, arg3 *uint64) (_sw
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_unpublish_blocks_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), *(*C.swig_type_379)(unsafe.Pointer(&_swig_i_1)), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_manager_unpublish_blocks_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), *(*C.swig_type_382)(unsafe.Pointer(&_swig_i_1)), C.swig_voidp(_swig_i_2)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -3137,7 +3162,7 @@ func Kvc_manager_fail_step(arg1 uintptr, arg2 uint64, arg3 []uint64, arg4 *uint6
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
-	swig_r = (*byte)(C._wrap_kvc_manager_fail_step_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_380(_swig_i_1), *(*C.swig_type_381)(unsafe.Pointer(&_swig_i_2)), C.swig_voidp(_swig_i_3)))
+	swig_r = (*byte)(C._wrap_kvc_manager_fail_step_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_383(_swig_i_1), *(*C.swig_type_384)(unsafe.Pointer(&_swig_i_2)), C.swig_voidp(_swig_i_3)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -3162,7 +3187,7 @@ func Kvc_index_add_worker(arg1 uintptr, arg2 uint64, arg3 string, arg4 uint64) (
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
-	swig_r = (*byte)(C._wrap_kvc_index_add_worker_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_382(_swig_i_1), *(*C.swig_type_383)(unsafe.Pointer(&_swig_i_2)), C.swig_type_384(_swig_i_3)))
+	swig_r = (*byte)(C._wrap_kvc_index_add_worker_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_385(_swig_i_1), *(*C.swig_type_386)(unsafe.Pointer(&_swig_i_2)), C.swig_type_387(_swig_i_3)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -3175,7 +3200,7 @@ func Kvc_index_remove_worker(arg1 uintptr, arg2 uint64) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_index_remove_worker_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_385(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_index_remove_worker_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_388(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -3186,7 +3211,7 @@ func Kvc_index_touch_worker(arg1 uintptr, arg2 uint64, arg3 uint64) (_swig_ret e
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_index_touch_worker_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_386(_swig_i_1), C.swig_type_387(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_index_touch_worker_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_389(_swig_i_1), C.swig_type_390(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -3197,7 +3222,7 @@ func Kvc_index_expire(arg1 uintptr, arg2 uint64, arg3 *uint64) (_swig_ret error)
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_index_expire_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_388(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_index_expire_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_391(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -3208,7 +3233,7 @@ func Kvc_index_begin_resync(arg1 uintptr, arg2 uint64, arg3 uint32) (_swig_ret e
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_index_begin_resync_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_389(_swig_i_1), C.int(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_index_begin_resync_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_392(_swig_i_1), C.int(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -3220,7 +3245,7 @@ func Kvc_index_end_resync(arg1 uintptr, arg2 uint64, arg3 uint32, arg4 uint64) (
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
-	swig_r = (*byte)(C._wrap_kvc_index_end_resync_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_390(_swig_i_1), C.int(_swig_i_2), C.swig_type_391(_swig_i_3)))
+	swig_r = (*byte)(C._wrap_kvc_index_end_resync_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_393(_swig_i_1), C.int(_swig_i_2), C.swig_type_394(_swig_i_3)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -3231,7 +3256,7 @@ func Kvc_index_list_workers(arg1 uintptr, arg2 []uint64, arg3 *uint64) (_swig_re
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_index_list_workers_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), *(*C.swig_type_392)(unsafe.Pointer(&_swig_i_1)), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_index_list_workers_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), *(*C.swig_type_395)(unsafe.Pointer(&_swig_i_1)), C.swig_voidp(_swig_i_2)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -3255,7 +3280,7 @@ func Kvc_index_dump(arg1 uintptr, arg2 []byte, arg3 *uint64) (_swig_ret error) {
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_index_dump_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), *(*C.swig_type_393)(unsafe.Pointer(&_swig_i_1)), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_index_dump_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), *(*C.swig_type_396)(unsafe.Pointer(&_swig_i_1)), C.swig_voidp(_swig_i_2)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -3268,7 +3293,7 @@ func Kvc_index_load(arg1 uintptr, arg2 []byte) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_index_load_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), *(*C.swig_type_394)(unsafe.Pointer(&_swig_i_1))))
+	swig_r = (*byte)(C._wrap_kvc_index_load_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), *(*C.swig_type_397)(unsafe.Pointer(&_swig_i_1))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -3282,7 +3307,7 @@ func Kvc_page_file_read_info(arg1 string, arg2 int32, arg3 *byte) (_swig_ret err
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_page_file_read_info_native_56acb7785cc187f2(*(*C.swig_type_395)(unsafe.Pointer(&_swig_i_0)), C.int(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_page_file_read_info_native_56acb7785cc187f2(*(*C.swig_type_398)(unsafe.Pointer(&_swig_i_0)), C.int(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg1
 	}
@@ -3297,7 +3322,7 @@ func Kvc_page_file_read_part(arg1 string, arg2 uint32, arg3 int32, arg4 *byte) (
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
-	swig_r = (*byte)(C._wrap_kvc_page_file_read_part_native_56acb7785cc187f2(*(*C.swig_type_396)(unsafe.Pointer(&_swig_i_0)), C.int(_swig_i_1), C.int(_swig_i_2), C.swig_voidp(_swig_i_3)))
+	swig_r = (*byte)(C._wrap_kvc_page_file_read_part_native_56acb7785cc187f2(*(*C.swig_type_399)(unsafe.Pointer(&_swig_i_0)), C.int(_swig_i_1), C.int(_swig_i_2), C.swig_voidp(_swig_i_3)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg1
 	}
@@ -3311,7 +3336,7 @@ func Kvc_page_file_purge(arg1 string, arg2 []byte, arg3 *byte) (_swig_ret error)
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_page_file_purge_native_56acb7785cc187f2(*(*C.swig_type_397)(unsafe.Pointer(&_swig_i_0)), *(*C.swig_type_398)(unsafe.Pointer(&_swig_i_1)), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_page_file_purge_native_56acb7785cc187f2(*(*C.swig_type_400)(unsafe.Pointer(&_swig_i_0)), *(*C.swig_type_401)(unsafe.Pointer(&_swig_i_1)), C.swig_voidp(_swig_i_2)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg1
 	}
@@ -3347,7 +3372,7 @@ func Kvc_manager_close_namespace(arg1 uintptr, arg2 uint64) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_manager_close_namespace_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_399(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_manager_close_namespace_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_402(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -3358,7 +3383,7 @@ func Kvc_manager_list_namespaces(arg1 uintptr, arg2 []uint64, arg3 *uint64) (_sw
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_list_namespaces_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), *(*C.swig_type_400)(unsafe.Pointer(&_swig_i_1)), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_manager_list_namespaces_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), *(*C.swig_type_403)(unsafe.Pointer(&_swig_i_1)), C.swig_voidp(_swig_i_2)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -3371,7 +3396,7 @@ func Kvc_manager_reset_namespace(arg1 uintptr, arg2 uint64) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_manager_reset_namespace_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_401(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_manager_reset_namespace_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_404(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -3457,7 +3482,7 @@ func Kvc_model_get(arg1 uint64, arg2 *byte) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_model_get_native_56acb7785cc187f2(C.swig_type_403(_swig_i_0), C.swig_voidp(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_model_get_native_56acb7785cc187f2(C.swig_type_406(_swig_i_0), C.swig_voidp(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -3467,7 +3492,7 @@ func Kvc_model_find(arg1 string, arg2 *byte) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_model_find_native_56acb7785cc187f2(*(*C.swig_type_404)(unsafe.Pointer(&_swig_i_0)), C.swig_voidp(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_model_find_native_56acb7785cc187f2(*(*C.swig_type_407)(unsafe.Pointer(&_swig_i_0)), C.swig_voidp(_swig_i_1)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg1
 	}
@@ -3489,7 +3514,7 @@ func Kvc_model_from_config(arg1 []byte, arg2 *byte) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_model_from_config_native_56acb7785cc187f2(*(*C.swig_type_405)(unsafe.Pointer(&_swig_i_0)), C.swig_voidp(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_model_from_config_native_56acb7785cc187f2(*(*C.swig_type_408)(unsafe.Pointer(&_swig_i_0)), C.swig_voidp(_swig_i_1)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg1
 	}
@@ -3505,7 +3530,7 @@ func Kvc_config_from_shortfin(arg1 []byte, arg2 uint32, arg3 *byte, arg4 *byte, 
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
-	swig_r = (*byte)(C._wrap_kvc_config_from_shortfin_native_56acb7785cc187f2(*(*C.swig_type_406)(unsafe.Pointer(&_swig_i_0)), C.int(_swig_i_1), C.swig_voidp(_swig_i_2), C.swig_voidp(_swig_i_3), C.swig_voidp(_swig_i_4)))
+	swig_r = (*byte)(C._wrap_kvc_config_from_shortfin_native_56acb7785cc187f2(*(*C.swig_type_409)(unsafe.Pointer(&_swig_i_0)), C.int(_swig_i_1), C.swig_voidp(_swig_i_2), C.swig_voidp(_swig_i_3), C.swig_voidp(_swig_i_4)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg1
 	}
@@ -3522,7 +3547,7 @@ func Kvc_model_rope(arg1 *byte, arg2 uint32, arg3 uint64, arg4 []byte, arg5 []by
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
 	_swig_i_5 := arg6
-	swig_r = (*byte)(C._wrap_kvc_model_rope_native_56acb7785cc187f2(C.swig_voidp(_swig_i_0), C.int(_swig_i_1), C.swig_type_407(_swig_i_2), *(*C.swig_type_408)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_409)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_410)(unsafe.Pointer(&_swig_i_5))))
+	swig_r = (*byte)(C._wrap_kvc_model_rope_native_56acb7785cc187f2(C.swig_voidp(_swig_i_0), C.int(_swig_i_1), C.swig_type_410(_swig_i_2), *(*C.swig_type_411)(unsafe.Pointer(&_swig_i_3)), *(*C.swig_type_412)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_413)(unsafe.Pointer(&_swig_i_5))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg4
 	}
@@ -3543,7 +3568,7 @@ func Kvc_rope_table(arg1 []byte, arg2 float64, arg3 []int64, arg4 []byte) (_swig
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
-	swig_r = (*byte)(C._wrap_kvc_rope_table_native_56acb7785cc187f2(*(*C.swig_type_411)(unsafe.Pointer(&_swig_i_0)), C.double(_swig_i_1), *(*C.swig_type_412)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_413)(unsafe.Pointer(&_swig_i_3))))
+	swig_r = (*byte)(C._wrap_kvc_rope_table_native_56acb7785cc187f2(*(*C.swig_type_414)(unsafe.Pointer(&_swig_i_0)), C.double(_swig_i_1), *(*C.swig_type_415)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_416)(unsafe.Pointer(&_swig_i_3))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg1
 	}
@@ -3563,7 +3588,7 @@ func Kvc_offload_poll(arg1 uintptr, arg2 uint64, arg3 uintptr) (_swig_ret error)
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_offload_poll_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_414(_swig_i_1), C.uintptr_t(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_offload_poll_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_417(_swig_i_1), C.uintptr_t(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -3576,7 +3601,7 @@ func Kvc_offload_flush(arg1 uintptr, arg2 uint64, arg3 uint64, arg4 uintptr, arg
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
-	swig_r = (*byte)(C._wrap_kvc_offload_flush_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_415(_swig_i_1), C.swig_type_416(_swig_i_2), C.uintptr_t(_swig_i_3), C.swig_voidp(_swig_i_4)))
+	swig_r = (*byte)(C._wrap_kvc_offload_flush_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_418(_swig_i_1), C.swig_type_419(_swig_i_2), C.uintptr_t(_swig_i_3), C.swig_voidp(_swig_i_4)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -3587,7 +3612,7 @@ func Kvc_offload_lookup(arg1 uintptr, arg2 uint64, arg3 uint64) (_swig_ret error
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_offload_lookup_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_417(_swig_i_1), C.swig_type_418(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_offload_lookup_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_420(_swig_i_1), C.swig_type_421(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -3599,7 +3624,7 @@ func Kvc_offload_load(arg1 uintptr, arg2 uint64, arg3 uint64, arg4 uint64) (_swi
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
-	swig_r = (*byte)(C._wrap_kvc_offload_load_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_419(_swig_i_1), C.swig_type_420(_swig_i_2), C.swig_type_421(_swig_i_3)))
+	swig_r = (*byte)(C._wrap_kvc_offload_load_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_422(_swig_i_1), C.swig_type_423(_swig_i_2), C.swig_type_424(_swig_i_3)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -3610,7 +3635,7 @@ func Kvc_offload_query(arg1 uintptr, arg2 uint64, arg3 *byte) (_swig_ret error) 
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_offload_query_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_422(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_offload_query_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_425(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -3620,7 +3645,7 @@ func Kvc_offload_cancel(arg1 uintptr, arg2 uint64) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_offload_cancel_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_423(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_offload_cancel_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_426(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -3653,7 +3678,7 @@ func Kvc_storage_pack_pages(arg1 uintptr, arg2 []int32, arg3 []byte, arg4 uint64
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
-	swig_r = (*byte)(C._wrap_kvc_storage_pack_pages_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), *(*C.swig_type_424)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_425)(unsafe.Pointer(&_swig_i_2)), C.swig_type_426(_swig_i_3)))
+	swig_r = (*byte)(C._wrap_kvc_storage_pack_pages_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), *(*C.swig_type_427)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_428)(unsafe.Pointer(&_swig_i_2)), C.swig_type_429(_swig_i_3)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -3671,7 +3696,7 @@ func Kvc_storage_unpack_pages(arg1 uintptr, arg2 []int32, arg3 []byte, arg4 uint
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
-	swig_r = (*byte)(C._wrap_kvc_storage_unpack_pages_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), *(*C.swig_type_427)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_428)(unsafe.Pointer(&_swig_i_2)), C.swig_type_429(_swig_i_3)))
+	swig_r = (*byte)(C._wrap_kvc_storage_unpack_pages_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), *(*C.swig_type_430)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_431)(unsafe.Pointer(&_swig_i_2)), C.swig_type_432(_swig_i_3)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -3688,7 +3713,7 @@ func Kvc_manager_probe_request(arg1 uintptr, arg2 uint64, arg3 *byte) (_swig_ret
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_probe_request_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_430(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_manager_probe_request_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_433(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -3709,7 +3734,7 @@ func Kvc_manager_unpin_prefix(arg1 uintptr, arg2 uint64) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_manager_unpin_prefix_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_431(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_manager_unpin_prefix_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_434(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -3720,7 +3745,7 @@ func Kvc_manager_list_pins(arg1 uintptr, arg2 []uint64, arg3 *uint64) (_swig_ret
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_list_pins_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), *(*C.swig_type_432)(unsafe.Pointer(&_swig_i_1)), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_manager_list_pins_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), *(*C.swig_type_435)(unsafe.Pointer(&_swig_i_1)), C.swig_voidp(_swig_i_2)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -3735,7 +3760,7 @@ func Kvc_manager_evict_blocks(arg1 uintptr, arg2 int32, arg3 uint64, arg4 *uint6
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
-	swig_r = (*byte)(C._wrap_kvc_manager_evict_blocks_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.swig_type_433(_swig_i_2), C.swig_voidp(_swig_i_3)))
+	swig_r = (*byte)(C._wrap_kvc_manager_evict_blocks_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.swig_type_436(_swig_i_2), C.swig_voidp(_swig_i_3)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -3777,7 +3802,7 @@ func Kvc_manager_set_quota(arg1 uintptr, arg2 uint64, arg3 uint32, arg4 uint64, 
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
-	swig_r = (*byte)(C._wrap_kvc_manager_set_quota_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_434(_swig_i_1), C.int(_swig_i_2), C.swig_type_435(_swig_i_3), C.swig_type_436(_swig_i_4)))
+	swig_r = (*byte)(C._wrap_kvc_manager_set_quota_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_437(_swig_i_1), C.int(_swig_i_2), C.swig_type_438(_swig_i_3), C.swig_type_439(_swig_i_4)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -3789,7 +3814,7 @@ func Kvc_manager_quota_info(arg1 uintptr, arg2 uint64, arg3 uint32, arg4 *byte) 
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
-	swig_r = (*byte)(C._wrap_kvc_manager_quota_info_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_437(_swig_i_1), C.int(_swig_i_2), C.swig_voidp(_swig_i_3)))
+	swig_r = (*byte)(C._wrap_kvc_manager_quota_info_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_440(_swig_i_1), C.int(_swig_i_2), C.swig_voidp(_swig_i_3)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -3800,7 +3825,7 @@ func Kvc_storage_copy_tokens(arg1 uintptr, arg2 uintptr, arg3 []byte) (_swig_ret
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_storage_copy_tokens_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.uintptr_t(_swig_i_1), *(*C.swig_type_438)(unsafe.Pointer(&_swig_i_2))))
+	swig_r = (*byte)(C._wrap_kvc_storage_copy_tokens_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.uintptr_t(_swig_i_1), *(*C.swig_type_441)(unsafe.Pointer(&_swig_i_2))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -3814,7 +3839,7 @@ func Kvc_manager_take_log(arg1 uintptr, arg2 []byte, arg3 *uint64) (_swig_ret er
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_take_log_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), *(*C.swig_type_439)(unsafe.Pointer(&_swig_i_1)), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_manager_take_log_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), *(*C.swig_type_442)(unsafe.Pointer(&_swig_i_1)), C.swig_voidp(_swig_i_2)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -3837,7 +3862,7 @@ func Kvc_log_replay(arg1 []byte, arg2 *byte) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_log_replay_native_56acb7785cc187f2(*(*C.swig_type_440)(unsafe.Pointer(&_swig_i_0)), C.swig_voidp(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_log_replay_native_56acb7785cc187f2(*(*C.swig_type_443)(unsafe.Pointer(&_swig_i_0)), C.swig_voidp(_swig_i_1)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg1
 	}
@@ -3851,7 +3876,7 @@ func Kvc_manager_admit_request(arg1 uintptr, arg2 uint64, arg3 *uint64) (_swig_r
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_admit_request_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_441(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_manager_admit_request_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_444(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -3862,7 +3887,7 @@ func Kvc_manager_reserve_tokens(arg1 uintptr, arg2 uint64, arg3 uint64) (_swig_r
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_reserve_tokens_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_442(_swig_i_1), C.swig_type_443(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_manager_reserve_tokens_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_445(_swig_i_1), C.swig_type_446(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -3873,7 +3898,7 @@ func Kvc_manager_append_tokens(arg1 uintptr, arg2 uint64, arg3 []int32) (_swig_r
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_append_tokens_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_444(_swig_i_1), *(*C.swig_type_445)(unsafe.Pointer(&_swig_i_2))))
+	swig_r = (*byte)(C._wrap_kvc_manager_append_tokens_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_447(_swig_i_1), *(*C.swig_type_448)(unsafe.Pointer(&_swig_i_2))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -3887,7 +3912,7 @@ func Kvc_manager_add_keys(arg1 uintptr, arg2 uint64, arg3 []byte) (_swig_ret err
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_add_keys_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_446(_swig_i_1), *(*C.swig_type_447)(unsafe.Pointer(&_swig_i_2))))
+	swig_r = (*byte)(C._wrap_kvc_manager_add_keys_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_449(_swig_i_1), *(*C.swig_type_450)(unsafe.Pointer(&_swig_i_2))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -3901,7 +3926,7 @@ func Kvc_manager_commit_tokens(arg1 uintptr, arg2 uint64, arg3 uint64) (_swig_re
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_commit_tokens_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_448(_swig_i_1), C.swig_type_449(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_manager_commit_tokens_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_451(_swig_i_1), C.swig_type_452(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -3913,7 +3938,7 @@ func Kvc_manager_commit_ahead(arg1 uintptr, arg2 uint64, arg3 uint64, arg4 uint6
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
-	swig_r = (*byte)(C._wrap_kvc_manager_commit_ahead_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_450(_swig_i_1), C.swig_type_451(_swig_i_2), C.swig_type_452(_swig_i_3)))
+	swig_r = (*byte)(C._wrap_kvc_manager_commit_ahead_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_453(_swig_i_1), C.swig_type_454(_swig_i_2), C.swig_type_455(_swig_i_3)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -3924,7 +3949,7 @@ func Kvc_manager_truncate_request(arg1 uintptr, arg2 uint64, arg3 uint64) (_swig
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_truncate_request_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_453(_swig_i_1), C.swig_type_454(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_manager_truncate_request_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_456(_swig_i_1), C.swig_type_457(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -3935,7 +3960,7 @@ func Kvc_manager_fork_request(arg1 uintptr, arg2 uint64, arg3 *uint64) (_swig_re
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_fork_request_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_455(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_manager_fork_request_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_458(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -3945,7 +3970,7 @@ func Kvc_manager_preempt_request(arg1 uintptr, arg2 uint64) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_manager_preempt_request_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_456(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_manager_preempt_request_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_459(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -3955,7 +3980,7 @@ func Kvc_manager_free_request(arg1 uintptr, arg2 uint64) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_manager_free_request_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_457(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_manager_free_request_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_460(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -3966,7 +3991,7 @@ func Kvc_manager_request_info(arg1 uintptr, arg2 uint64, arg3 *byte) (_swig_ret 
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_request_info_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_458(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_manager_request_info_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_461(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -3977,7 +4002,7 @@ func Kvc_manager_list_requests(arg1 uintptr, arg2 []uint64, arg3 *uint64) (_swig
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_list_requests_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), *(*C.swig_type_459)(unsafe.Pointer(&_swig_i_1)), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_manager_list_requests_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), *(*C.swig_type_462)(unsafe.Pointer(&_swig_i_1)), C.swig_voidp(_swig_i_2)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -3992,7 +4017,7 @@ func Kvc_manager_common_prefix(arg1 uintptr, arg2 []uint64, arg3 uint32, arg4 *u
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
-	swig_r = (*byte)(C._wrap_kvc_manager_common_prefix_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), *(*C.swig_type_460)(unsafe.Pointer(&_swig_i_1)), C.int(_swig_i_2), C.swig_voidp(_swig_i_3)))
+	swig_r = (*byte)(C._wrap_kvc_manager_common_prefix_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), *(*C.swig_type_463)(unsafe.Pointer(&_swig_i_1)), C.int(_swig_i_2), C.swig_voidp(_swig_i_3)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -4007,7 +4032,7 @@ func Kvc_manager_compact(arg1 uintptr, arg2 uint32, arg3 []byte, arg4 *uint64) (
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
-	swig_r = (*byte)(C._wrap_kvc_manager_compact_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), *(*C.swig_type_461)(unsafe.Pointer(&_swig_i_2)), C.swig_voidp(_swig_i_3)))
+	swig_r = (*byte)(C._wrap_kvc_manager_compact_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), *(*C.swig_type_464)(unsafe.Pointer(&_swig_i_2)), C.swig_voidp(_swig_i_3)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -4023,7 +4048,7 @@ func Kvc_manager_resize(arg1 uintptr, arg2 uint32, arg3 uint64, arg4 []byte, arg
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
-	swig_r = (*byte)(C._wrap_kvc_manager_resize_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.swig_type_462(_swig_i_2), *(*C.swig_type_463)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4)))
+	swig_r = (*byte)(C._wrap_kvc_manager_resize_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.swig_type_465(_swig_i_2), *(*C.swig_type_466)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg4
 	}
@@ -4038,7 +4063,7 @@ func Kvc_manager_expected_tokens(arg1 uintptr, arg2 uint32, arg3 uint64, arg4 *u
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
-	swig_r = (*byte)(C._wrap_kvc_manager_expected_tokens_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.swig_type_464(_swig_i_2), C.swig_voidp(_swig_i_3)))
+	swig_r = (*byte)(C._wrap_kvc_manager_expected_tokens_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.swig_type_467(_swig_i_2), C.swig_voidp(_swig_i_3)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -4050,7 +4075,7 @@ func Kvc_storage_discard_blocks(arg1 uintptr, arg2 uint64, arg3 uint64, arg4 *ui
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
-	swig_r = (*byte)(C._wrap_kvc_storage_discard_blocks_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_465(_swig_i_1), C.swig_type_466(_swig_i_2), C.swig_voidp(_swig_i_3)))
+	swig_r = (*byte)(C._wrap_kvc_storage_discard_blocks_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_468(_swig_i_1), C.swig_type_469(_swig_i_2), C.swig_voidp(_swig_i_3)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -4060,7 +4085,7 @@ func Kvc_manager_set_time(arg1 uintptr, arg2 uint64) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_manager_set_time_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_467(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_manager_set_time_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_470(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -4074,7 +4099,7 @@ func Kvc_manager_set_priority(arg1 uintptr, arg2 uint64, arg3 uint64, arg4 uint6
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
 	_swig_i_5 := arg6
-	swig_r = (*byte)(C._wrap_kvc_manager_set_priority_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_468(_swig_i_1), C.swig_type_469(_swig_i_2), C.swig_type_470(_swig_i_3), C.int(_swig_i_4), C.swig_type_471(_swig_i_5)))
+	swig_r = (*byte)(C._wrap_kvc_manager_set_priority_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_471(_swig_i_1), C.swig_type_472(_swig_i_2), C.swig_type_473(_swig_i_3), C.int(_swig_i_4), C.swig_type_474(_swig_i_5)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -4085,7 +4110,7 @@ func Kvc_manager_end_session(arg1 uintptr, arg2 uint64, arg3 uint64) (_swig_ret 
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_end_session_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_472(_swig_i_1), C.swig_type_473(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_manager_end_session_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_475(_swig_i_1), C.swig_type_476(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -4099,7 +4124,7 @@ func Kvc_manager_allocate_from_prompt(arg1 uintptr, arg2 string, arg3 []int32, a
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
 	_swig_i_5 := arg6
-	swig_r = (*byte)(C._wrap_kvc_manager_allocate_from_prompt_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), *(*C.swig_type_474)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_475)(unsafe.Pointer(&_swig_i_2)), C.swig_voidp(_swig_i_3), C.swig_voidp(_swig_i_4), C.swig_voidp(_swig_i_5)))
+	swig_r = (*byte)(C._wrap_kvc_manager_allocate_from_prompt_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), *(*C.swig_type_477)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_478)(unsafe.Pointer(&_swig_i_2)), C.swig_voidp(_swig_i_3), C.swig_voidp(_swig_i_4), C.swig_voidp(_swig_i_5)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -4115,7 +4140,7 @@ func Kvc_manager_unregister_prompt(arg1 uintptr, arg2 string) (_swig_ret error) 
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_manager_unregister_prompt_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), *(*C.swig_type_476)(unsafe.Pointer(&_swig_i_1))))
+	swig_r = (*byte)(C._wrap_kvc_manager_unregister_prompt_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), *(*C.swig_type_479)(unsafe.Pointer(&_swig_i_1))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -4129,7 +4154,7 @@ func Kvc_manager_list_prompts(arg1 uintptr, arg2 []byte, arg3 *uint64) (_swig_re
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_list_prompts_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), *(*C.swig_type_477)(unsafe.Pointer(&_swig_i_1)), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_manager_list_prompts_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), *(*C.swig_type_480)(unsafe.Pointer(&_swig_i_1)), C.swig_voidp(_swig_i_2)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -4142,7 +4167,7 @@ func Kvc_scheduler_abort(arg1 uintptr, arg2 uint64) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_scheduler_abort_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_478(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_scheduler_abort_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_481(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -4152,7 +4177,7 @@ func Kvc_scheduler_set_ready(arg1 uintptr, arg2 uint64) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_scheduler_set_ready_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_479(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_scheduler_set_ready_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_482(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -4163,7 +4188,7 @@ func Kvc_scheduler_set_priority(arg1 uintptr, arg2 uint64, arg3 int32) (_swig_re
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_scheduler_set_priority_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_480(_swig_i_1), C.int(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_scheduler_set_priority_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_483(_swig_i_1), C.int(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -4185,7 +4210,7 @@ func Kvc_scheduler_plan(arg1 uintptr, arg2 uint64, arg3 *byte) (_swig_ret error)
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_scheduler_plan_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_481(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_scheduler_plan_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_484(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -4196,7 +4221,7 @@ func Kvc_scheduler_request_info(arg1 uintptr, arg2 uint64, arg3 *byte) (_swig_re
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_scheduler_request_info_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_482(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_scheduler_request_info_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_485(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -4226,7 +4251,7 @@ func Kvc_manager_open_curve(arg1 uintptr, arg2 uint64, arg3 *byte) (_swig_ret er
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_open_curve_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_483(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_manager_open_curve_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_486(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -4236,7 +4261,7 @@ func Kvc_manager_close_curve(arg1 uintptr, arg2 uint64) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_manager_close_curve_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_484(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_manager_close_curve_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_487(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -4248,7 +4273,7 @@ func Kvc_manager_read_curve(arg1 uintptr, arg2 uint64, arg3 []uint64, arg4 []byt
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
-	swig_r = (*byte)(C._wrap_kvc_manager_read_curve_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_485(_swig_i_1), *(*C.swig_type_486)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_487)(unsafe.Pointer(&_swig_i_3))))
+	swig_r = (*byte)(C._wrap_kvc_manager_read_curve_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_488(_swig_i_1), *(*C.swig_type_489)(unsafe.Pointer(&_swig_i_2)), *(*C.swig_type_490)(unsafe.Pointer(&_swig_i_3))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -4265,7 +4290,7 @@ func Kvc_manager_curve_info(arg1 uintptr, arg2 uint64, arg3 *byte) (_swig_ret er
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_manager_curve_info_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_488(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_manager_curve_info_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_491(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -4286,7 +4311,7 @@ func Kvc_workload_record(arg1 uintptr, arg2 uint64, arg3 float64) (_swig_ret err
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_workload_record_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_489(_swig_i_1), C.double(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_workload_record_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_492(_swig_i_1), C.double(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -4307,7 +4332,7 @@ func Kvc_workload_predict(arg1 uintptr, arg2 uint64, arg3 []byte) (_swig_ret err
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_workload_predict_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_490(_swig_i_1), *(*C.swig_type_491)(unsafe.Pointer(&_swig_i_2))))
+	swig_r = (*byte)(C._wrap_kvc_workload_predict_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_493(_swig_i_1), *(*C.swig_type_494)(unsafe.Pointer(&_swig_i_2))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg3
 	}
@@ -4332,7 +4357,7 @@ func Kvc_sizer_decide(arg1 uintptr, arg2 uint64, arg3 float64, arg4 *byte) (_swi
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
-	swig_r = (*byte)(C._wrap_kvc_sizer_decide_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_492(_swig_i_1), C.double(_swig_i_2), C.swig_voidp(_swig_i_3)))
+	swig_r = (*byte)(C._wrap_kvc_sizer_decide_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_495(_swig_i_1), C.double(_swig_i_2), C.swig_voidp(_swig_i_3)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -4343,7 +4368,7 @@ func Kvc_sizer_read_log(arg1 uintptr, arg2 uint64, arg3 *byte) (_swig_ret error)
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_sizer_read_log_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_493(_swig_i_1), C.swig_voidp(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_sizer_read_log_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_496(_swig_i_1), C.swig_voidp(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -4353,7 +4378,7 @@ func Kvc_storage_move_tokens(arg1 uintptr, arg2 []byte) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_storage_move_tokens_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), *(*C.swig_type_494)(unsafe.Pointer(&_swig_i_1))))
+	swig_r = (*byte)(C._wrap_kvc_storage_move_tokens_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), *(*C.swig_type_497)(unsafe.Pointer(&_swig_i_1))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -4369,7 +4394,7 @@ func Kvc_draft_lookup(arg1 []int32, arg2 uint32, arg3 uint32, arg4 []int32, arg5
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
-	swig_r = (*byte)(C._wrap_kvc_draft_lookup_native_56acb7785cc187f2(*(*C.swig_type_495)(unsafe.Pointer(&_swig_i_0)), C.int(_swig_i_1), C.int(_swig_i_2), *(*C.swig_type_496)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4)))
+	swig_r = (*byte)(C._wrap_kvc_draft_lookup_native_56acb7785cc187f2(*(*C.swig_type_498)(unsafe.Pointer(&_swig_i_0)), C.int(_swig_i_1), C.int(_swig_i_2), *(*C.swig_type_499)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg1
 	}
@@ -4396,7 +4421,7 @@ func Kvc_draft_truncate(arg1 uintptr, arg2 int32, arg3 uint64) (_swig_ret error)
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_draft_truncate_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.swig_type_497(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_draft_truncate_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.swig_type_500(_swig_i_2)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -4428,7 +4453,7 @@ func Kvc_manager_retire_step(arg1 uintptr, arg2 uint64) (_swig_ret error) {
 	var swig_r *byte
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
-	swig_r = (*byte)(C._wrap_kvc_manager_retire_step_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_498(_swig_i_1)))
+	swig_r = (*byte)(C._wrap_kvc_manager_retire_step_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.swig_type_501(_swig_i_1)))
 	var swig_r_1 error
 swig_r_1 = takeError(swig_r)
 	return swig_r_1
@@ -4495,7 +4520,7 @@ func Kvc_storage_runs(arg1 uintptr, arg2 int32, arg3 *byte, arg4 []byte, arg5 *u
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
-	swig_r = (*byte)(C._wrap_kvc_storage_runs_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.swig_voidp(_swig_i_2), *(*C.swig_type_499)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4)))
+	swig_r = (*byte)(C._wrap_kvc_storage_runs_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), C.int(_swig_i_1), C.swig_voidp(_swig_i_2), *(*C.swig_type_502)(unsafe.Pointer(&_swig_i_3)), C.swig_voidp(_swig_i_4)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg4
 	}
@@ -4509,7 +4534,7 @@ func Kvc_storage_copy_blocks(arg1 uintptr, arg2 []byte, arg3 uintptr) (_swig_ret
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_storage_copy_blocks_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), *(*C.swig_type_500)(unsafe.Pointer(&_swig_i_1)), C.uintptr_t(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_storage_copy_blocks_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), *(*C.swig_type_503)(unsafe.Pointer(&_swig_i_1)), C.uintptr_t(_swig_i_2)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -4523,7 +4548,7 @@ func Kvc_storage_zero_blocks(arg1 uintptr, arg2 []int32, arg3 uintptr) (_swig_re
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_storage_zero_blocks_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), *(*C.swig_type_501)(unsafe.Pointer(&_swig_i_1)), C.uintptr_t(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_storage_zero_blocks_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), *(*C.swig_type_504)(unsafe.Pointer(&_swig_i_1)), C.uintptr_t(_swig_i_2)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -4539,7 +4564,7 @@ func Kvc_storage_swap_out(arg1 uintptr, arg2 []byte, arg3 []byte, arg4 uint64, a
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
-	swig_r = (*byte)(C._wrap_kvc_storage_swap_out_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), *(*C.swig_type_502)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_503)(unsafe.Pointer(&_swig_i_2)), C.swig_type_504(_swig_i_3), C.uintptr_t(_swig_i_4)))
+	swig_r = (*byte)(C._wrap_kvc_storage_swap_out_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), *(*C.swig_type_505)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_506)(unsafe.Pointer(&_swig_i_2)), C.swig_type_507(_swig_i_3), C.uintptr_t(_swig_i_4)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -4558,7 +4583,7 @@ func Kvc_storage_swap_in(arg1 uintptr, arg2 []byte, arg3 []byte, arg4 uint64, ar
 	_swig_i_2 := arg3
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
-	swig_r = (*byte)(C._wrap_kvc_storage_swap_in_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), *(*C.swig_type_505)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_506)(unsafe.Pointer(&_swig_i_2)), C.swig_type_507(_swig_i_3), C.uintptr_t(_swig_i_4)))
+	swig_r = (*byte)(C._wrap_kvc_storage_swap_in_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), *(*C.swig_type_508)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_509)(unsafe.Pointer(&_swig_i_2)), C.swig_type_510(_swig_i_3), C.uintptr_t(_swig_i_4)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -4575,7 +4600,7 @@ func Kvc_storage_quantize_blocks(arg1 uintptr, arg2 []int32, arg3 uintptr) (_swi
 	_swig_i_0 := arg1
 	_swig_i_1 := arg2
 	_swig_i_2 := arg3
-	swig_r = (*byte)(C._wrap_kvc_storage_quantize_blocks_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), *(*C.swig_type_508)(unsafe.Pointer(&_swig_i_1)), C.uintptr_t(_swig_i_2)))
+	swig_r = (*byte)(C._wrap_kvc_storage_quantize_blocks_native_56acb7785cc187f2(C.uintptr_t(_swig_i_0), *(*C.swig_type_511)(unsafe.Pointer(&_swig_i_1)), C.uintptr_t(_swig_i_2)))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -4592,7 +4617,7 @@ func Kvc_quantize(arg1 *byte, arg2 []byte, arg3 uint64, arg4 uint64, arg5 []byte
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
 	_swig_i_5 := arg6
-	swig_r = (*byte)(C._wrap_kvc_quantize_native_56acb7785cc187f2(C.swig_voidp(_swig_i_0), *(*C.swig_type_509)(unsafe.Pointer(&_swig_i_1)), C.swig_type_510(_swig_i_2), C.swig_type_511(_swig_i_3), *(*C.swig_type_512)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_513)(unsafe.Pointer(&_swig_i_5))))
+	swig_r = (*byte)(C._wrap_kvc_quantize_native_56acb7785cc187f2(C.swig_voidp(_swig_i_0), *(*C.swig_type_512)(unsafe.Pointer(&_swig_i_1)), C.swig_type_513(_swig_i_2), C.swig_type_514(_swig_i_3), *(*C.swig_type_515)(unsafe.Pointer(&_swig_i_4)), *(*C.swig_type_516)(unsafe.Pointer(&_swig_i_5))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}
@@ -4615,7 +4640,7 @@ func Kvc_dequantize(arg1 *byte, arg2 []byte, arg3 []byte, arg4 uint64, arg5 uint
 	_swig_i_3 := arg4
 	_swig_i_4 := arg5
 	_swig_i_5 := arg6
-	swig_r = (*byte)(C._wrap_kvc_dequantize_native_56acb7785cc187f2(C.swig_voidp(_swig_i_0), *(*C.swig_type_514)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_515)(unsafe.Pointer(&_swig_i_2)), C.swig_type_516(_swig_i_3), C.swig_type_517(_swig_i_4), *(*C.swig_type_518)(unsafe.Pointer(&_swig_i_5))))
+	swig_r = (*byte)(C._wrap_kvc_dequantize_native_56acb7785cc187f2(C.swig_voidp(_swig_i_0), *(*C.swig_type_517)(unsafe.Pointer(&_swig_i_1)), *(*C.swig_type_518)(unsafe.Pointer(&_swig_i_2)), C.swig_type_519(_swig_i_3), C.swig_type_520(_swig_i_4), *(*C.swig_type_521)(unsafe.Pointer(&_swig_i_5))))
 	if Swig_escape_always_false {
 		Swig_escape_val = arg2
 	}

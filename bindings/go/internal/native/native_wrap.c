@@ -400,6 +400,12 @@ static kvc_status index_worker_info(kvc_index *index, uint64_t worker, char *nam
   return KVC_OK;
 }
 
+/* One for each request; an array that is shorter is not written. */
+static kvc_status manager_admit_batch(kvc_manager *m, const uint64_t *requests, size_t num_requests, uint64_t *cached, size_t num_cached,
+                                      int32_t *statuses, size_t num_statuses) {
+  return kvc_manager_admit_batch(m, requests, num_requests, num_cached < num_requests ? NULL : cached, num_statuses < num_requests ? NULL : statuses);
+}
+
 /* num_entries is num_requests * row_stride. */
 static kvc_status manager_export_tables(kvc_manager *m, const uint64_t *requests, size_t num_requests, uint32_t group, int32_t fill_id,
                                         int32_t *tables, size_t num_entries) {
@@ -1233,6 +1239,37 @@ char *_wrap_kvc_index_worker_info_native_56acb7785cc187f2(kvc_index *_swig_go_0,
   arg5 = (uint64_t *)_swig_go_3.array;
   
   result = (kvc_status)index_worker_info(arg1,arg2,arg3,arg4,arg5);
+  _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
+  return _swig_go_result;
+}
+
+
+char *_wrap_kvc_manager_admit_batch_native_56acb7785cc187f2(kvc_manager *_swig_go_0, _goslice_ _swig_go_1, _goslice_ _swig_go_2, _goslice_ _swig_go_3) {
+  kvc_manager *arg1 = (kvc_manager *) 0 ;
+  uint64_t *arg2 = (uint64_t *) 0 ;
+  size_t arg3 ;
+  uint64_t *arg4 = (uint64_t *) 0 ;
+  size_t arg5 ;
+  int32_t *arg6 = (int32_t *) 0 ;
+  size_t arg7 ;
+  kvc_status result;
+  char *_swig_go_result;
+  
+  arg1 = (kvc_manager *)_swig_go_0;
+  
+  arg2 = (uint64_t *)_swig_go_1.array;
+  arg3 = (size_t)_swig_go_1.len / 1;
+  
+  
+  arg4 = (uint64_t *)_swig_go_2.array;
+  arg5 = (size_t)_swig_go_2.len / 1;
+  
+  
+  arg6 = (int32_t *)_swig_go_3.array;
+  arg7 = (size_t)_swig_go_3.len / 1;
+  
+  
+  result = (kvc_status)manager_admit_batch(arg1,(unsigned long const *)arg2,arg3,arg4,arg5,arg6,arg7);
   _swig_go_result = result == KVC_OK ? NULL : kvc_copy_error(result);
   return _swig_go_result;
 }

@@ -386,6 +386,17 @@ func (r *runner) execute(word string, a []int) (text string, err error) {
 	case "admit":
 		cached, failure := r.m.AdmitRequest(r.request(a[0]))
 		return said(cached, failure)
+	case "together":
+		batch := make([]kvcache.Request, len(a))
+		for i, name := range a {
+			batch[i] = r.request(name)
+		}
+		cached, failure := r.m.AdmitBatch(batch, nil)
+		text := ""
+		for _, hit := range cached {
+			text += fmt.Sprintf(" %d", hit)
+		}
+		return text, failure
 	case "append":
 		err = r.m.AppendTokens(r.request(a[0]), sequence(a[1], a[2]))
 	case "key":

@@ -84,6 +84,7 @@ class KVCacheManager(_native.SlotAllocator):
     """Takes the parameters of vLLM's KVCacheManager. `manager` is the underlying Manager; its block 0 is the null block."""
 
     reads_hashes = False  # request.block_hashes
+    mamba_shared_prefix_checkpoint = False  # vLLM asks for it only with partial hits
 
     def __init__(self, kv_cache_config: Any, max_model_len: int, scheduler_block_size: int, hash_block_size: int,
                  max_in_flight_tokens: Optional[int] = None, enable_caching: bool = True, use_eagle: bool = False,

@@ -103,6 +103,25 @@ public final class Manager extends ManagerCalls implements AutoCloseable {
   }
 
   /**
+   * Admits waiting requests, all or none, and returns the tokens of their hits. Each is planned as if those before it were admitted; if one is refused, all
+   * wait as before. The exception is that of the first that is refused, and its text begins with its index.
+   *
+   * @param statuses null, or an entry for each, a {@link Status}: if one is refused, those that would fit are SKIPPED, and so are those behind one of the same
+   *     quota that has no space, which are not tried
+   */
+  public long[] admitBatch(LongBuffer requests, IntBuffer statuses) throws KvCacheException {
+    int count = requests.remaining();
+    if (statuses != null && statuses.remaining() != count) {
+      throw Sizes.invalid("statuses has %d entries; %d requests need as many, or null", statuses.remaining(), count);
+    }
+    ByteBuffer cached = Buffers.bytes(Math.multiplyExact(8, count));
+    call(m -> Native.kvc_manager_admit_batch(m, requests, cached.asLongBuffer(), statuses == null ? Buffers.ints(0) : statuses));
+    long[] out = new long[count];
+    cached.asLongBuffer().get(out);
+    return out;
+  }
+
+  /**
    * Counts the first blocks that the tables of requests have in common in a group, as cascade attention reads them once for all. A position without a block
    * ends it; a waiting request has none.
    */

@@ -280,6 +280,10 @@ final class FuzzCalls {
         made.check();
       }
     });
+    table.put("Manager.admitBatch", () -> {
+      LongBuffer ids = h.longs(h.random.nextInt(4), () -> request().id());
+      m().admitBatch(ids, h.random.nextBoolean() ? null : h.ints(ids == null ? 1 : ids.remaining(), () -> 0));
+    });
     table.put("Manager.exportTables", () -> {
       LongBuffer ids = h.longs(h.random.nextInt(3), () -> request().id());
       m().exportTables(ids, (int) h.small(2), h.integer(), h.ints((ids == null ? 1 : ids.remaining()) * 16, () -> 0));

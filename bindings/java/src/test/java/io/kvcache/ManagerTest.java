@@ -56,6 +56,31 @@ class ManagerTest {
   }
 
   @Test
+  void aBatchIsAdmittedWholeOrNotAtAll() throws Exception {
+    try (Manager m = small(3); Request a = m.create(sequence(0, 4), null); Request b = m.create(sequence(100, 5), null);
+        Request large = m.create(sequence(200, 8), null); Request never = m.create(sequence(300, 20), null)) {
+      IntBuffer statuses = direct(9, 9, 9);
+      KvCacheException refused = assertThrows(KvCacheException.class, () -> m.admitBatch(ids(a, large, b), statuses));
+      assertEquals(Status.NO_SPACE.code, refused.status());
+      assertTrue(refused.getMessage().contains("requests[2]: "), refused.getMessage());
+      assertEquals(direct(Status.SKIPPED.code, Status.SKIPPED.code, Status.NO_SPACE.code), statuses);
+      assertThrows(KvCacheException.class, () -> m.admitBatch(ids(never, a, b), statuses));
+      assertEquals(direct(Status.NEVER_FITS.code, Status.SKIPPED.code, Status.SKIPPED.code), statuses);
+      assertThrows(IllegalArgumentException.class, () -> m.admitBatch(ids(a, b), statuses));
+      assertArrayEquals(new long[2], m.admitBatch(ids(a, b), null));
+      assertArrayEquals(new long[0], m.admitBatch(ids(), null));
+    }
+  }
+
+  private static LongBuffer ids(Request... requests) {
+    LongBuffer ids = Buffers.longs(requests.length);
+    for (Request request : requests) {
+      ids.put(request.id());
+    }
+    return ids.flip();
+  }
+
+  @Test
   void aBudgetSizesAManager() throws Exception {
     Model llama = Model.find("llama-3.1-8b");
     Model.Query budget = Model.Query.ofBudget(DType.BFLOAT16, 8L << 30);

@@ -464,6 +464,8 @@ final class Scenario {
       case "acquire" -> acquire(a);
       case "prompts" -> m.prompts().stream().map(name -> " " + name).collect(Collectors.joining());
       case "admit" -> " " + request(a[0]).admit();
+      case "together" -> Arrays.stream(m.admitBatch(Buffers.longs(a.length).put(Arrays.stream(a).mapToLong(name -> request(name).id()).toArray()).flip(), null))
+          .mapToObj(hit -> " " + hit).collect(Collectors.joining());
       case "copies" -> pairs(m.takePending().copies());
       case "resize" -> pairs(m.resize(a[0], a[1]));
       case "expect" -> " " + m.expectedTokens(RequestOptions.Headroom.values()[a[0]], a[1]);
