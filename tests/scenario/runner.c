@@ -443,10 +443,10 @@ static kvc_status execute(const char* word, size_t count, int* printed) {
   if (IS("admit")) status = kvc_manager_admit_request(m, requests[a[0]], &value), *printed = 1;
   if (IS("together")) {
     uint64_t ids[32], cached[32];
-    for (int i = 0; i < count; ++i) ids[i] = requests[a[i]];
-    status = kvc_manager_admit_batch(m, ids, (size_t)count, cached, NULL);
+    for (size_t i = 0; i < count; ++i) ids[i] = requests[a[i]];
+    status = kvc_manager_admit_batch(m, ids, count, cached, NULL);
     if (status == KVC_OK) printf(" 0"), *printed = 1;
-    for (int i = 0; status == KVC_OK && i < count; ++i) printf(" %" PRIu64, cached[i]);
+    for (size_t i = 0; status == KVC_OK && i < count; ++i) printf(" %" PRIu64, cached[i]);
     return status;
   }
   if (IS("append")) return kvc_manager_append_tokens(m, requests[a[0]], sequence(a[1], a[2]), (size_t)a[2]);

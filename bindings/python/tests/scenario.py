@@ -286,7 +286,7 @@ class Runner:
         return [self.request(name).admit()]
 
     def line_together(self, *names):
-        return self.m.admit_batch([self.request(name) for name in names])
+        return self.m.admit_batch([kvcache.Request(self.m, self.requests.get(name, 0), owned=False) for name in names])  # known or not
 
     def line_append(self, name, first, count):
         self.request(name).append(range(first, first + count))

@@ -70,11 +70,6 @@ def block_tables(w):
 @call("Manager.admit_batch")
 def admit_batch(w):
     batch = [w.request() for _ in range(w.rng.randrange(4))]
-    if w.rng.random() < 0.7:
-        with contextlib.suppress(kvcache.NoSpaceError, kvcache.LimitError):
-            batch = [w.m.create(w.ids(w.rng.randrange(1, 20))) for _ in range(w.rng.randrange(1, 4))]
-            for made in batch:
-                w.added(made)
     statuses = w.rng.choice((None, w.array(np.full(len(batch), -7, np.int32), True)))
     hits = w.m.admit_batch(w.rng.choice((batch, tuple(batch), [w.number(3)], w.number(3))) if w.rng.random() < 0.1 else batch, statuses)
     need(len(hits) == len(batch) and all(r.info.admitted for r in batch), "not all were admitted")
