@@ -20,6 +20,31 @@ constexpr double kHalfError = 5e-3, kFloatError = 1e-3;
 // Blocks of the requests that the CPU computes for comparison.
 constexpr uint64_t kMostBenchTokens = uint64_t{1} << 16;
 
+std::vector<char> random_queries(size_t elements, int32_t dtype, std::mt19937& random) {
+  std::vector<char> q(elements * 4);
+  fill_normal(random, q.data(), elements);
+  if (dtype == KVC_BFLOAT16)  // the upper halves of floats
+    for (size_t i = 0; i < elements; ++i) std::memmove(&q[i * 2], &q[i * 4 + 2], 2);
+  q.resize(elements * width(dtype));
+  return q;
+}
+
+std::vector<uint64_t> query_offsets(const BenchOptions& options) {
+  std::vector<uint64_t> offsets(options.batch + 1);
+  for (size_t r = 0; r < offsets.size(); ++r) offsets[r] = r * options.queries;
+  return offsets;
+}
+
+/// As in a graph: no argument lies on the host.
+kvc_attention_launch launch_on_device(const BenchOptions& options) {
+  auto launch = make<kvc_attention_launch>();
+  launch.flags = KVC_LAUNCH_ON_DEVICE;
+  launch.total_queries = options.batch * options.queries;
+  launch.max_queries = options.queries;
+  launch.max_kv_len = options.context;
+  return launch;
+}
+
 }  // namespace
 
 std::vector<int64_t> BenchSubject::slots_at(uint64_t position) const {
@@ -33,32 +58,20 @@ std::vector<int64_t> BenchSubject::slots_at(uint64_t position) const {
 
 BenchTimes BenchSubject::attend(bool stores_tokens) {
   const size_t queries = options_.batch * options_.queries;
-  const size_t elements = queries * options_.heads * options_.head_dim;
   const size_t result_bytes = queries * options_.heads * value_dim() * width(dtype_of(options_.query_dtype));
   const int32_t dtype = dtype_of(options_.query_dtype);
-  std::vector<char> q(elements * 4);
-  fill_normal(random_, q.data(), elements);
-  if (dtype == KVC_BFLOAT16)  // the upper halves of floats
-    for (size_t i = 0; i < elements; ++i) std::memmove(&q[i * 2], &q[i * 4 + 2], 2);
-  std::vector<uint64_t> offsets(options_.batch + 1), lens(options_.batch, options_.context);
-  for (size_t r = 0; r < offsets.size(); ++r) offsets[r] = r * options_.queries;
+  const std::vector<char> q = random_queries(queries * options_.heads * options_.head_dim, dtype, random_);
   auto attention = make<kvc_attention>();
-  auto launch = make<kvc_attention_launch>();
+  auto launch = stream_ != nullptr ? launch_on_device(options_) : make<kvc_attention_launch>();
   attention.launch = &launch;
   attention.dtype = dtype;
   attention.num_requests = options_.batch;
   attention.num_q_heads = options_.heads;
   attention.table_stride = request_blocks_;
-  if (stream_ != nullptr) {  // as in a graph: no argument lies on the host
-    launch.flags = KVC_LAUNCH_ON_DEVICE;
-    launch.total_queries = queries;
-    launch.max_queries = options_.queries;
-    launch.max_kv_len = options_.context;
-  }
   const BenchMemory out(device_, own_kind(device_), result_bytes);
-  const BenchMemory device_q = place(q.data(), elements * width(dtype));
-  const BenchMemory device_offsets = place(offsets);
-  const BenchMemory device_lens = place(lens);
+  const BenchMemory device_q = place(q.data(), q.size());
+  const BenchMemory device_offsets = place(query_offsets(options_));
+  const BenchMemory device_lens = place(std::vector<uint64_t>(options_.batch, options_.context));
   const BenchMemory device_table = place(table_);
   attention.q = device_q.data();
   attention.out = out.data();

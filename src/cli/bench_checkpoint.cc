@@ -115,6 +115,104 @@ void fill(const BenchOptions& options, const Side& side) {
     words[i] = state = state * 6364136223846793005u + 1442695040888963407u;
 }
 
+/// The folder of one run, which goes with it.
+struct Folder {
+  explicit Folder(const std::string& parent) : path(parent + "/kvcache-bench-" + std::to_string(getpid())) {}
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+  ~Folder() {
+    std::error_code ignored;
+    fs::remove_all(path, ignored);
+  }
+  const std::string path;
+};
+
+/// What the rounds have measured; each has its seconds.
+struct Rounds {
+  std::vector<double> raw_write, raw_read, save, restore, increment;
+  kvc_checkpoint_info whole = make<kvc_checkpoint_info>(), last = make<kvc_checkpoint_info>();
+  bool right = true;
+
+  double gb_per_s(const std::vector<double>& seconds) const {
+    return static_cast<double>(whole.stored_bytes) / median(seconds) / 1e9;
+  }
+};
+
+void run_round(const BenchOptions& options, const Side& old, uint64_t blocks, uint64_t changed, int round,
+               kvc_checkpoint_config& config, Rounds* out) {
+  const auto storages = [](const Side& side) { return std::vector<kvc_storage*>{side.storage.get()}; };
+  kvc_checkpoint_info& info = out->whole;
+  std::vector<kvc_storage*> group = storages(old);
+  Stopwatch time;
+  time.start();
+  config.flags = KVC_CHECKPOINT_FULL;
+  check(kvc_checkpoint_save(old.manager.get(), group.data(), 1, &config, &info));
+  out->save.push_back(time.stop());
+  const uint64_t bytes = (info.stored_bytes + kPiece - 1) / kPiece * kPiece;
+  const double part = static_cast<double>(info.stored_bytes) / static_cast<double>(bytes);
+  RawFile raw(std::string(config.folder) + "/raw");
+  out->raw_write.push_back(raw.move(bytes, true) * part);
+  out->raw_read.push_back(raw.move(bytes, false) * part);
+  const Side fresh(options, blocks);
+  group = storages(fresh);
+  time.start();
+  check(kvc_checkpoint_restore(fresh.manager.get(), group.data(), 1, &config, nullptr, 0, nullptr, 0, &info));
+  out->restore.push_back(time.stop());
+  out->right = out->right && std::memcmp(fresh.info.data, old.info.data, old.info.slab_bytes) == 0;
+  cache_prompt(old, changed * options.block_size, options.batch + static_cast<uint64_t>(round));
+  config.flags = KVC_CHECKPOINT_INCREMENT;
+  group = storages(old);
+  time.start();
+  check(kvc_checkpoint_save(old.manager.get(), group.data(), 1, &config, &out->last));
+  out->increment.push_back(time.stop());
+  out->right = out->right && out->last.new_pages == changed;
+  for (const uint64_t id : {info.id, out->last.id}) check(kvc_checkpoint_remove(config.folder, id));
+  raw.remove();
+}
+
+nlohmann::ordered_json json_of(const BenchOptions& options, const Rounds& rounds, uint64_t changed) {
+  nlohmann::ordered_json json;
+  json["folder"] = options.folder;
+  json["codec"] = rounds.whole.codec;
+  json["blocks"] = rounds.whole.num_blocks;
+  json["page_bytes"] = rounds.whole.page_bytes;
+  json["stored_bytes"] = rounds.whole.stored_bytes;
+  json["rounds"] = kRounds;
+  json["save_gb_per_s"] = rounds.gb_per_s(rounds.save);
+  json["raw_write_gb_per_s"] = rounds.gb_per_s(rounds.raw_write);
+  json["save_ratio"] = median(rounds.raw_write) / median(rounds.save);
+  json["restore_gb_per_s"] = rounds.gb_per_s(rounds.restore);
+  json["raw_read_gb_per_s"] = rounds.gb_per_s(rounds.raw_read);
+  json["restore_ratio"] = median(rounds.raw_read) / median(rounds.restore);
+  json["changed_blocks"] = changed;
+  json["increment_s"] = median(rounds.increment);
+  json["save_s"] = median(rounds.save);
+  json["increment_ratio"] = median(rounds.increment) / median(rounds.save);
+  json["longest_hold"] = rounds.last.longest_hold;
+  json["longest_admission"] = rounds.last.longest_admission;
+  json["right"] = rounds.right;
+  return json;
+}
+
+void print_text(const Rounds& rounds, uint64_t changed, std::ostream& out) {
+  const double save = median(rounds.save), increment = median(rounds.increment);
+  out << "checkpoint of " << counted(rounds.whole.num_blocks, "block") << ", "
+      << fixed(static_cast<double>(rounds.whole.page_bytes) / 1e9, 2) << " GB, codec " << rounds.whole.codec
+      << '\n'
+      << "  save     " << fixed(rounds.gb_per_s(rounds.save), 2) << " GB/s to the disk; raw writes "
+      << fixed(rounds.gb_per_s(rounds.raw_write), 2) << ": " << fixed(median(rounds.raw_write) / save, 2)
+      << " of it\n"
+      << "  restore  " << fixed(rounds.gb_per_s(rounds.restore), 2) << " GB/s from the disk; raw reads "
+      << fixed(rounds.gb_per_s(rounds.raw_read), 2) << ": "
+      << fixed(median(rounds.raw_read) / median(rounds.restore), 2) << " of it\n"
+      << "  increment of " << counted(changed, "block") << " in " << fixed(increment, 3)
+      << " s; a whole save takes " << fixed(save, 3) << " s: " << fixed(100 * increment / save, 1)
+      << " % of it\n"
+      << "  longest hold of the lock: " << grouped(rounds.last.longest_hold)
+      << " positions and blocks; longest admission: " << grouped(rounds.last.longest_admission) << '\n'
+      << "  restored bytes are " << (rounds.right ? "right" : "WRONG") << '\n';
+}
+
 }  // namespace
 
 bool print_bench_checkpoint(const BenchOptions& options, bool as_json, std::ostream& out) {
@@ -123,99 +221,24 @@ bool print_bench_checkpoint(const BenchOptions& options, bool as_json, std::ostr
     throw InputError("--context is " + std::to_string(options.context) + "; give at least --block-size, " +
                      std::to_string(options.block_size));
   const uint64_t blocks = options.batch * (options.context / options.block_size);
-  const std::string folder = options.folder + "/kvcache-bench-" + std::to_string(getpid());
-  struct Remove {
-    const std::string& path;
-    ~Remove() {
-      std::error_code ignored;
-      fs::remove_all(path, ignored);
-    }
-  } const remove{folder};
+  const uint64_t changed = std::max<uint64_t>(blocks / 100, 1);
+  const Folder folder(options.folder);
   const Side old(options, blocks);
   fill(options, old);
   auto pages = make<kvc_page_config>();
   pages.model = pages.weights = "bench", pages.model_size = pages.weights_size = 5;
   auto config = make<kvc_checkpoint_config>();
-  config.folder = folder.c_str();
+  config.folder = folder.path.c_str();
   config.pages = &pages;
   config.codec = options.codec.c_str();
-  config.flags = KVC_CHECKPOINT_FULL;
-  std::vector<double> raw_write, raw_read, save, restore, increment;
-  const uint64_t changed = std::max<uint64_t>(blocks / 100, 1);
-  auto last = make<kvc_checkpoint_info>();
-  auto info = make<kvc_checkpoint_info>();
-  bool right = true;
-  const auto storages = [](const Side& side) { return std::vector<kvc_storage*>{side.storage.get()}; };
-  for (int round = 0; round < kRounds; ++round) {
-    std::vector<kvc_storage*> group = storages(old);
-    Stopwatch time;
-    time.start();
-    check(kvc_checkpoint_save(old.manager.get(), group.data(), 1, &config, &info));
-    save.push_back(time.stop());
-    const uint64_t bytes = (info.stored_bytes + kPiece - 1) / kPiece * kPiece;
-    RawFile raw(folder + "/raw");
-    raw_write.push_back(raw.move(bytes, true) * static_cast<double>(info.stored_bytes) /
-                        static_cast<double>(bytes));
-    raw_read.push_back(raw.move(bytes, false) * static_cast<double>(info.stored_bytes) /
-                       static_cast<double>(bytes));
-    const Side fresh(options, blocks);
-    group = storages(fresh);
-    time.start();
-    check(
-        kvc_checkpoint_restore(fresh.manager.get(), group.data(), 1, &config, nullptr, 0, nullptr, 0, &info));
-    restore.push_back(time.stop());
-    right = right && std::memcmp(fresh.info.data, old.info.data, old.info.slab_bytes) == 0;
-    cache_prompt(old, changed * options.block_size, options.batch + static_cast<uint64_t>(round));
-    config.flags = KVC_CHECKPOINT_INCREMENT;
-    group = storages(old);
-    time.start();
-    check(kvc_checkpoint_save(old.manager.get(), group.data(), 1, &config, &last));
-    increment.push_back(time.stop());
-    config.flags = KVC_CHECKPOINT_FULL;
-    right = right && last.new_pages == changed;
-    for (const uint64_t id : {info.id, last.id}) check(kvc_checkpoint_remove(folder.c_str(), id));
-    raw.remove();
-  }
-  const auto gb_per_s = [&](const std::vector<double>& seconds) {
-    return static_cast<double>(info.stored_bytes) / median(seconds) / 1e9;
-  };
-  nlohmann::ordered_json json;
-  json["folder"] = options.folder;
-  json["codec"] = info.codec;
-  json["blocks"] = info.num_blocks;
-  json["page_bytes"] = info.page_bytes;
-  json["stored_bytes"] = info.stored_bytes;
-  json["rounds"] = kRounds;
-  json["save_gb_per_s"] = gb_per_s(save);
-  json["raw_write_gb_per_s"] = gb_per_s(raw_write);
-  json["save_ratio"] = median(raw_write) / median(save);
-  json["restore_gb_per_s"] = gb_per_s(restore);
-  json["raw_read_gb_per_s"] = gb_per_s(raw_read);
-  json["restore_ratio"] = median(raw_read) / median(restore);
-  json["changed_blocks"] = changed;
-  json["increment_s"] = median(increment);
-  json["save_s"] = median(save);
-  json["increment_ratio"] = median(increment) / median(save);
-  json["longest_hold"] = last.longest_hold;
-  json["longest_admission"] = last.longest_admission;
-  json["right"] = right;
-  if (as_json) {
-    out << json.dump(2) << '\n';
-    return right;
-  }
-  out << "checkpoint of " << counted(info.num_blocks, "block") << ", "
-      << fixed(static_cast<double>(info.page_bytes) / 1e9, 2) << " GB, codec " << info.codec << '\n'
-      << "  save     " << fixed(gb_per_s(save), 2) << " GB/s to the disk; raw writes "
-      << fixed(gb_per_s(raw_write), 2) << ": " << fixed(json["save_ratio"], 2) << " of it\n"
-      << "  restore  " << fixed(gb_per_s(restore), 2) << " GB/s from the disk; raw reads "
-      << fixed(gb_per_s(raw_read), 2) << ": " << fixed(json["restore_ratio"], 2) << " of it\n"
-      << "  increment of " << counted(changed, "block") << " in " << fixed(median(increment), 3)
-      << " s; a whole save takes " << fixed(median(save), 3)
-      << " s: " << fixed(100 * median(increment) / median(save), 1) << " % of it\n"
-      << "  longest hold of the lock: " << grouped(last.longest_hold)
-      << " positions and blocks; longest admission: " << grouped(last.longest_admission) << '\n'
-      << "  restored bytes are " << (right ? "right" : "WRONG") << '\n';
-  return right;
+  Rounds rounds;
+  for (int round = 0; round < kRounds; ++round)
+    run_round(options, old, blocks, changed, round, config, &rounds);
+  if (as_json)
+    out << json_of(options, rounds, changed).dump(2) << '\n';
+  else
+    print_text(rounds, changed, out);
+  return rounds.right;
 }
 
 }  // namespace kvcli

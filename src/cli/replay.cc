@@ -61,6 +61,8 @@ class Replay {
  private:
   Waiting* head();
   void admit_round();
+  kvc_request_config config_of(const Waiting& waiting, uint32_t length) const;
+  void count_admission(const Waiting& waiting, uint32_t length, uint64_t cached);
   bool admit(Waiting& waiting);
   bool prefill_round();
   void compute_chunk(Live& request, uint32_t count);
@@ -230,6 +232,35 @@ void Replay::admit_round() {
   }
 }
 
+kvc_request_config Replay::config_of(const Waiting& waiting, uint32_t length) const {
+  auto config = make<kvc_request_config>();
+  config.flags = waiting.readmission ? KVC_REQUEST_RESUMED : 0;
+  // With states a step ends where a state is worth keeping, which is known after the admission.
+  config.slots = has_states_ ? 1 : std::min(options_.chunk, length);
+  config.cross_tokens = options_.cross_tokens;
+  if (config.cross_tokens != 0 && waiting.id == 0) {  // an encoder's input for each first block of a prompt
+    config.cross_digest[0] = 1;
+    std::memcpy(config.cross_digest + 1, tokens_.data(), sizeof tokens_[0]);
+  }
+  return config;
+}
+
+void Replay::count_admission(const Waiting& waiting, uint32_t length, uint64_t cached) {
+  if (options_.cross_tokens != 0) {
+    const auto info = ask<kvc_request_info>(kvc_manager_request_info, manager_.get(), waiting.id);
+    ++result_.encoders;
+    result_.encoder_hits += info.num_cross_cached != 0;
+  }
+  if (waiting.readmission) return;
+  result_.prompt_tokens += length;
+  result_.cached_tokens += cached;
+  result_.prompt_blocks += blocks_of(length);
+  result_.block_queries += (length - 1) / options_.block_size;
+  result_.block_hits += cached / options_.block_size;
+  result_.partial_hits += cached % options_.block_size != 0;
+  result_.partial_tokens += cached % options_.block_size;
+}
+
 /// Admits the head request. Without space it stays waiting in the library, so it is hashed only once.
 bool Replay::admit(Waiting& waiting) {
   const TraceRequest& request = trace_.requests[waiting.index];
@@ -238,15 +269,7 @@ bool Replay::admit(Waiting& waiting) {
   const uint32_t length = request.input_length + waiting.produced;
 
   if (has_states_ && !live_.empty() && !has_room()) return false;
-  auto config = make<kvc_request_config>();
-  config.flags = waiting.readmission ? KVC_REQUEST_RESUMED : 0;
-  // With states a step ends where a state is worth keeping, which is known after the admission.
-  config.slots = has_states_ ? 1 : std::min(options_.chunk, length);
-  config.cross_tokens = options_.cross_tokens;
-  if (config.cross_tokens != 0 && create) {  // an encoder's input for each first block of a prompt
-    config.cross_digest[0] = 1;
-    std::memcpy(config.cross_digest + 1, tokens_.data(), sizeof tokens_[0]);
-  }
+  const kvc_request_config config = config_of(waiting, length);
   uint64_t cached = 0;
   prompt_watch_.start();
   if (create) {
@@ -283,20 +306,7 @@ bool Replay::admit(Waiting& waiting) {
   free_rows_.pop_back();
   live_.back().remaining = length - static_cast<uint32_t>(cached);
   if (!has_states_) compute_chunk(live_.back(), next_chunk(live_.back()));
-  if (options_.cross_tokens != 0) {
-    const auto info = ask<kvc_request_info>(kvc_manager_request_info, manager_.get(), waiting.id);
-    ++result_.encoders;
-    result_.encoder_hits += info.num_cross_cached != 0;
-  }
-  if (!waiting.readmission) {
-    result_.prompt_tokens += length;
-    result_.cached_tokens += cached;
-    result_.prompt_blocks += blocks_of(length);
-    result_.block_queries += (length - 1) / options_.block_size;
-    result_.block_hits += cached / options_.block_size;
-    result_.partial_hits += cached % options_.block_size != 0;
-    result_.partial_tokens += cached % options_.block_size;
-  }
+  count_admission(waiting, length, cached);
   if (oracle_) oracle_->admit(waiting.index, tokens_, cached, export_table(waiting.id, length));
   return true;
 }

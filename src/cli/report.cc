@@ -102,19 +102,7 @@ void print_lost(const ReplayResult& result, std::ostream& out) {
   }
 }
 
-}  // namespace
-
-void print_replay_table(const ReplayOptions& options, const ReplayResult& result, std::ostream& out) {
-  out << grouped(options.num_blocks) << " blocks of " << options.block_size << " tokens, at most "
-      << options.concurrency << " live requests, policy " << options.policy
-      << (options.policy == "lru" ? "" : " with weight " + number_text(result.policy_weight))
-      << (options.commit_late ? ", prompts committed late" : "")
-      << (options.maintain_tables ? ", block tables maintained" : "") << "\n\nRequests\n";
-  row(out, "replayed", grouped(result.requests - result.rejected));
-  row(out, "rejected", grouped(result.rejected), "longer than the pool");
-  row(out, "preemptions", grouped(result.preemptions));
-  row(out, "failed allocations", grouped(result.failed_allocations),
-      "admissions and extensions without space, tried again");
+void print_tokens(const ReplayOptions& options, const ReplayResult& result, std::ostream& out) {
   out << "Tokens\n";
   row(out, "prompt", grouped(result.prompt_tokens));
   row(out, "rejected prompts", grouped(result.rejected_tokens));
@@ -141,6 +129,45 @@ void print_replay_table(const ReplayOptions& options, const ReplayResult& result
         "in blocks of which " + grouped(result.partial_hits) + " hits share only the first tokens");
   }
   row(out, "output", grouped(result.output_tokens));
+}
+
+void print_times(const ReplayResult& result, std::ostream& out) {
+  out << "Time inside the library\n";
+  row(out, "total", fixed(result.manager_seconds(), 4) + " s");
+  row(out, "prompts", fixed(result.prompt_seconds, 4) + " s",
+      fixed(result.ns_per_prompt_block(), 1) + " ns a block");
+  row(out, "decode", fixed(result.decode_seconds, 4) + " s",
+      fixed(result.ns_per_decode_step(), 1) + " ns a token, " + fixed(result.ns_per_step_call(), 0) +
+          " ns a call");
+  row(out, "release", fixed(result.release_seconds, 4) + " s");
+}
+
+void add_times(const ReplayResult& result, nlohmann::ordered_json& json) {
+  json["manager_seconds"] = result.manager_seconds();
+  json["prompt_seconds"] = result.prompt_seconds;
+  json["decode_seconds"] = result.decode_seconds;
+  json["release_seconds"] = result.release_seconds;
+  json["ns_per_prompt_block"] = result.ns_per_prompt_block();
+  json["ns_per_decode_step"] = result.ns_per_decode_step();
+  json["ns_per_step_call"] = result.ns_per_step_call();
+  json["prompt_us"] = latency_json(result.prompt_calls);
+  json["step_us"] = latency_json(result.decode_calls);
+}
+
+}  // namespace
+
+void print_replay_table(const ReplayOptions& options, const ReplayResult& result, std::ostream& out) {
+  out << grouped(options.num_blocks) << " blocks of " << options.block_size << " tokens, at most "
+      << options.concurrency << " live requests, policy " << options.policy
+      << (options.policy == "lru" ? "" : " with weight " + number_text(result.policy_weight))
+      << (options.commit_late ? ", prompts committed late" : "")
+      << (options.maintain_tables ? ", block tables maintained" : "") << "\n\nRequests\n";
+  row(out, "replayed", grouped(result.requests - result.rejected));
+  row(out, "rejected", grouped(result.rejected), "longer than the pool");
+  row(out, "preemptions", grouped(result.preemptions));
+  row(out, "failed allocations", grouped(result.failed_allocations),
+      "admissions and extensions without space, tried again");
+  print_tokens(options, result, out);
   out << "Blocks\n";
   row(out, "queried", grouped(result.block_queries));
   row(out, "hit", grouped(result.block_hits));
@@ -153,14 +180,7 @@ void print_replay_table(const ReplayOptions& options, const ReplayResult& result
       row(out, grouped(result.curve.num_blocks[i]).c_str(), fixed(result.curve.hit_rates[i], 4));
   }
   if (!result.groups.empty()) print_lost(result, out);
-  out << "Time inside the library\n";
-  row(out, "total", fixed(result.manager_seconds(), 4) + " s");
-  row(out, "prompts", fixed(result.prompt_seconds, 4) + " s",
-      fixed(result.ns_per_prompt_block(), 1) + " ns a block");
-  row(out, "decode", fixed(result.decode_seconds, 4) + " s",
-      fixed(result.ns_per_decode_step(), 1) + " ns a token, " + fixed(result.ns_per_step_call(), 0) +
-          " ns a call");
-  row(out, "release", fixed(result.release_seconds, 4) + " s");
+  print_times(result, out);
   if (!options.verify) return;
   out << "Verification\n";
   row(out, "wrong hits", grouped(result.wrong_hits));
@@ -203,15 +223,7 @@ void print_replay_json(const ReplayOptions& options, const ReplayResult& result,
   json["failed_allocations"] = result.failed_allocations;
   json["wrong_hits"] = result.wrong_hits;
   json["wrong_writes"] = result.wrong_writes;
-  json["manager_seconds"] = result.manager_seconds();
-  json["prompt_seconds"] = result.prompt_seconds;
-  json["decode_seconds"] = result.decode_seconds;
-  json["release_seconds"] = result.release_seconds;
-  json["ns_per_prompt_block"] = result.ns_per_prompt_block();
-  json["ns_per_decode_step"] = result.ns_per_decode_step();
-  json["ns_per_step_call"] = result.ns_per_step_call();
-  json["prompt_us"] = latency_json(result.prompt_calls);
-  json["step_us"] = latency_json(result.decode_calls);
+  add_times(result, json);
   json["occupancy"] = occupancy_json(result.occupancy);
   json["block_size"] = options.block_size;
   json["num_blocks"] = options.num_blocks;

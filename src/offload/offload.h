@@ -173,6 +173,7 @@ class Offload {
   void clean();
   void add_candidate(const StoredBlock& block);
   void forget(const StoredBlock& block);
+  size_t take_unknown(size_t most, StoredBlock* some, Digest256* keys);
   bool store_candidates(void* stream);
   void begin_puts();
   void put(uint32_t first_stage, uint32_t count, size_t tier);

@@ -54,12 +54,43 @@ kvc_status Offload::store_request(uint64_t request, uint64_t* num_blocks) {
   return KVC_OK;
 }
 
+// Takes up to `most` candidates. Returns how many of them a tier lacks, with their keys; the others are done
+// with.
+size_t Offload::take_unknown(size_t most, StoredBlock* some, Digest256* keys) {
+  const uint32_t all = (1u << num_tiers_) - 1;
+  uint32_t off = 0;  // tiers that take nothing now
+  for (size_t t = 0; t < num_tiers_; ++t) off |= stores(t) ? 0 : 1u << t;
+  const size_t count = std::min(most, num_candidates_);
+  for (size_t i = 0; i < count; ++i) {
+    some[i] = candidates_[first_candidate_];
+    first_candidate_ = (first_candidate_ + 1) % candidates_.size();
+    --num_candidates_;
+  }
+  view_.name(some, count, keys);
+  size_t unknown = 0;
+  for (size_t i = 0; i < count; ++i) {
+    if (!is_node(some[i].node)) {
+      ++counters_.gone;
+      continue;
+    }
+    const Digest256 key = page_key(keys[i], groups_[some[i].group].salt);
+    const uint32_t known = known_.tiers(key);
+    if (known == all) continue;
+    if ((known | off) == all) {
+      for (size_t t = 0; t < num_tiers_; ++t) of_tier_[t].refused_stores += (off & ~known) >> t & 1;
+      forget(some[i]);
+      continue;
+    }
+    keys[unknown] = key;
+    some[unknown++] = some[i];
+  }
+  return unknown;
+}
+
 // Copies candidates to staging pages, of which loads keep a quarter.
 bool Offload::store_candidates(void* stream) {
   constexpr size_t kPiece = 32;
   const uint32_t all = (1u << num_tiers_) - 1;
-  uint32_t off = 0;  // tiers that take nothing now
-  for (size_t t = 0; t < num_tiers_; ++t) off |= stores(t) ? 0 : 1u << t;
   const size_t reserve = stages_.size() / 4;
   bool any = false;
   size_t waiting = 0;  // that are filling, and go to the end
@@ -76,31 +107,8 @@ bool Offload::store_candidates(void* stream) {
     Digest256 keys[kPiece];
     OffloadView::Content content[kPiece];
     uint32_t stage_of[kPiece];
-    size_t count = 0;
-    const size_t most = std::min(kPiece, stages_.num_free() - reserve);
-    for (; count < most && num_candidates_ > waiting; ++count) {
-      some[count] = candidates_[first_candidate_];
-      first_candidate_ = (first_candidate_ + 1) % candidates_.size();
-      --num_candidates_;
-    }
-    view_.name(some, count, keys);
-    size_t unknown = 0;
-    for (size_t i = 0; i < count; ++i) {
-      if (!is_node(some[i].node)) {
-        ++counters_.gone;
-        continue;
-      }
-      const Digest256 key = page_key(keys[i], groups_[some[i].group].salt);
-      const uint32_t known = known_.tiers(key);
-      if (known == all) continue;
-      if ((known | off) == all) {
-        for (size_t t = 0; t < num_tiers_; ++t) of_tier_[t].refused_stores += (off & ~known) >> t & 1;
-        forget(some[i]);
-        continue;
-      }
-      keys[unknown] = key;
-      some[unknown++] = some[i];
-    }
+    const size_t room = stages_.num_free() - reserve;
+    const size_t unknown = take_unknown(std::min({kPiece, room, num_candidates_ - waiting}), some, keys);
     const OffloadView::Moment then = view_.check(some, unknown, content);
     for (size_t i = 0; i < unknown; ++i) {
       if (content[i] == OffloadView::Content::kLater) put_back(some[i]);

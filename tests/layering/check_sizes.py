@@ -19,8 +19,8 @@ BARE = re.compile(r"(?<!for )[(,]\s*(?:const )?uint32_t (ns|group|pool|cls)\b(?=
 LIMITS = [
     ("classes of more than 60 methods", 7, 0),
     ("methods of the largest class", 160, METHODS),
-    ("functions of more than 60 lines", 14, 0),
-    ("lines of the longest function", 100, LINES),
+    ("functions of more than 60 lines", 7, 0),
+    ("lines of the longest function", 85, LINES),
     ("conditions on features in src/manager", 142, 30),
     ("parameters `uint32_t ns`, `group`, `pool`, `cls`", 318, 0),
 ]
