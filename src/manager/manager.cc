@@ -84,7 +84,9 @@ kvc_status Manager::build() {
   // Room for the requests' tables and tails, so that ordinary growth takes nothing from the heap later.
   const uint64_t usual = shape_.num_blocks * 8;
   const uint64_t reserve = usual < (64u << 10) ? 64u << 10 : usual;
-  memory_.touch_first(kTouchedAtCreation);
+  // Of the room of pools that may grow, the part that they have.
+  const double used = static_cast<double>(shape_.num_blocks) / static_cast<double>(shape_.num_ids);
+  memory_.touch_first(static_cast<size_t>(used * static_cast<double>(kTouchedAtCreation)));
   if (!events_.create(memory_, env_, shape_.event_capacity) ||
       !blocks_.create(memory_, env_, id_tag_, secret) || !requests_.create(memory_, id_tag_) ||
       !pins_.create(memory_, id_tag_) || !prompts_.create(memory_) || !rows_.create(memory_) ||

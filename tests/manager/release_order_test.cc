@@ -3,6 +3,7 @@
 // worked out by hand from docs/SEMANTICS.md. One pool, blocks of 4 tokens, a full group and a window of 8;
 // ids are group by group.
 #include <gtest/gtest.h>
+#include <kvcache/external.h>
 #include <kvcache/prefix.h>
 #include <kvcache/step.h>
 
@@ -214,6 +215,24 @@ TEST_F(FirstOut, WhatAHitHasUsedStays) {
   EXPECT_EQ(windows(), (Ids{7, 6, 3, 2, 1, 0, 7, 6, 4, 5, 8, 9})) << "far: 6 and 7 of the new prompt";
   release(id);
   EXPECT_EQ(windows(), (Ids{7, 6, 1, 0, 7, 6, 11, 10, 9, 8, 5, 4, 3, 2})) << "and what is near the hit";
+}
+
+TEST_F(FirstOut, WhatSomebodyElseHasHeldStays) {
+  create(false);
+  const uint64_t id = admit(0, 33, 0);
+  commit(id, 33);
+  release(id);
+  EXPECT_EQ(windows(), (Ids{3, 2, 1, 0, 7, 6, 5, 4}));
+  const auto prompt = tokens_from(1000, 16);
+  int32_t held[4];
+  size_t count = 0;
+  ASSERT_EQ(
+      kvc_manager_acquire_prefix(manager_.m, PROMPT(0, prompt.data(), 16, nullptr, 0), 1, held, 4, &count),
+      KVC_OK);
+  ASSERT_EQ(count, 4u);
+  EXPECT_EQ(windows(), (Ids{1, 0, 7, 6, 5, 4})) << "a window of 8 tokens";
+  ASSERT_EQ(kvc_manager_release_blocks(manager_.m, held + 2, 2), KVC_OK);
+  EXPECT_EQ(windows(), (Ids{1, 0, 7, 6, 5, 4, 3, 2}));
 }
 
 TEST_F(FirstOut, WhatAnotherGroupCouldHaveHitStaysTheSecondTime) {

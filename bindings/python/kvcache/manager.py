@@ -345,13 +345,19 @@ class Manager:
             request.num_cached = hit
         return hits
 
-    def allocate_batch(self, prompts: Iterable[Tokens], **options: Any) -> list[Request]:
-        """Creates and admits a request for each prompt, all or none, as admit_batch(). options: those of allocate(), the same for all. It does not wait
-        for tiers: Offload.admit() does, for one request. Raises what allocate() raises; then there is no request."""
+    def allocate_batch(self, prompts: Iterable[Tokens], keys: Optional[Iterable[ExtraKey]] = None, namespace: Namespace | int = 0, *,
+                       lookahead: int = 0, slots: int = 0, external_tokens: int = 0, max_cached_tokens: int = 0, drop_tail_blocks: int = 0,
+                       user_data: int = 0, flags: RequestFlags | int = 0, wait_until_ns: int = 0, headroom: str = "none", cross_tokens: int = 0,
+                       cross_digest: bytes = b"") -> list[Request]:
+        """Creates and admits a request for each prompt, all or none, as admit_batch(). Other parameters as for allocate(), the same for all. It does
+        not wait for tiers: Offload.admit() does, for one request. Raises what allocate() raises; then there is no request."""
         batch: list[Request] = []
+        keys = None if keys is None else list(keys)
         try:
             for tokens in prompts:
-                batch.append(self.create(tokens, **options))
+                batch.append(self.create(tokens, keys, namespace, lookahead=lookahead, slots=slots, external_tokens=external_tokens,
+                                         max_cached_tokens=max_cached_tokens, drop_tail_blocks=drop_tail_blocks, user_data=user_data, flags=flags,
+                                         wait_until_ns=wait_until_ns, headroom=headroom, cross_tokens=cross_tokens, cross_digest=cross_digest))
             self.admit_batch(batch)
         except BaseException:
             for request in reversed(batch):

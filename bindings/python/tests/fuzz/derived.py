@@ -16,6 +16,7 @@ ARGUMENTS = {"tokens": World.tokens, "keys": World.keys, "namespace": World.any_
              "device": lambda w: w.rng.choice((None, "cpu", "?", "", 3, b"cpu")), "dtype": lambda w: w.rng.choice(("float16", "int8", "int9", None)),
              "headroom": lambda w: w.rng.choice(("none", "minimal", "balanced", "aggressive", "most", 3, None)),
              "copies": lambda w: w.array(np.array([[w.rng.randrange(BLOCKS), w.rng.randrange(BLOCKS)] for _ in range(w.rng.randrange(4))], np.int32).reshape(-1, 2)),
+             "on": lambda w: w.rng.choice((True, True, False, w.number(1))),
              "step_id": lambda w: w.rng.choice((w.step.step_id, w.number(0))), "now_ns": lambda w: w.number(w.rng.randrange(40)),
              "capacity": lambda w: w.number(w.rng.randrange(30)), "block": lambda w: w.number(3), "priority": lambda w: w.rng.choice((w.number(90), kvcache.PRIORITY_DEMOTED))}
 GIVEN = 0.15  # the share of optional arguments that are given
