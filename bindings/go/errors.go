@@ -42,7 +42,7 @@ var ErrClosed = errors.New("kvcache: closed")
 // liveObjects counts objects of the library that exist, to find leaks.
 var liveObjects int64
 
-// Status is the result of one item of a Step: 0, or a KVC_ERROR_*.
+// Status is the result of one item of a Step or a batch: 0, or a KVC_ERROR_*.
 type Status int32
 
 // Statuses that an engine handles. Any other is a bug in the engine.
@@ -50,7 +50,7 @@ const (
 	StatusOK      Status = C.KVC_OK
 	StatusNoSpace Status = C.KVC_ERROR_NO_SPACE // too few blocks are free or evictable
 	StatusAgain   Status = C.KVC_ERROR_AGAIN    // there is space when the steps in flight are retired; not equal to StatusNoSpace
-	StatusSkipped Status = C.KVC_ERROR_SKIPPED  // not tried: an earlier admission had no space
+	StatusSkipped Status = C.KVC_ERROR_SKIPPED  // not tried: an earlier admission had no space; or all or none, and another was refused
 	// The namespace would have more blocks than its quota allows; not equal to StatusNoSpace.
 	StatusOverQuota Status = C.KVC_ERROR_OVER_QUOTA
 	// This manager can never hold it: end the request; not equal to StatusNoSpace.

@@ -186,7 +186,7 @@ type LatencyKind uint32
 
 // Values of LatencyKind.
 const (
-	// [manager] AllocateRequest and AdmitRequest.
+	// [manager] AllocateRequest, AdmitRequest; a AdmitBatch as one.
 	LatencyAdmit LatencyKind = C.KVC_LATENCY_ADMIT
 	// [manager] Step.Run.
 	LatencyStep LatencyKind = C.KVC_LATENCY_STEP
@@ -1450,12 +1450,12 @@ func (m *Manager) LogInfo() (info LogInfo, err error) {
 // steps in flight read the others; the next commit returns those. For an engine whose steps run in the order in which it schedules them, on one
 // stream: a step that hits such a block reads it after the step that writes it. Commit only what a step surely writes: no drafts, and
 // externalTokens only if their transfer runs on that stream, too. The library does not see these steps, so all else that reads blocks must run
-// after them: Offload.Poll and Offload.Flush (on the stream of the steps, or when they are over), checkpoints, Rebuild, pages and external
-// holders (when they are over), copies of TakePending (on that stream), and readers of the events, which tell of a block when it is published. If
-// a step fails, call UnpublishBlocks at once for the blocks that it should have written; then preempt or free the requests that hold them.
-// numCommitted: Absolute count. numComputed: Absolute count of the tokens whose steps are over, at most numCommitted; if equal, the call is
-// CommitTokens. As CommitTokens, and INVALID_ARGUMENT if more tokens are computed than committed. UNSUPPORTED with KVC_MANAGER_FILLS and fewer
-// computed than committed tokens: there KVC_REQUEST_PUBLISH_ENQUEUED publishes what a step writes, and FailStep takes it back. Since 0.3.
+// after them: Offload.Poll and Offload.Flush (when they are over; on their stream only if none can fail), checkpoints, Rebuild, pages and
+// external holders (when they are over), all copies that the manager asks for (on that stream), and readers of the events. If a step fails, call
+// UnpublishBlocks at once for what it and all steps behind it should have written; then preempt or free the requests that hold such a block, or a
+// copy of one. numCommitted: Absolute count. numComputed: Absolute count of the tokens whose steps are over, at most numCommitted; if equal, the
+// call is CommitTokens. As CommitTokens, and INVALID_ARGUMENT if more tokens are computed than committed. UNSUPPORTED with KVC_MANAGER_FILLS and
+// fewer computed than committed tokens: there KVC_REQUEST_PUBLISH_ENQUEUED publishes what a step writes, and FailStep takes it back. Since 0.3.
 func (m *Manager) CommitAhead(request Request, numCommitted uint64, numComputed uint64) error {
 	return m.call(func(c uintptr) error {
 		return native.Kvc_manager_commit_ahead(c, uint64(request), numCommitted, numComputed)

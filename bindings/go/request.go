@@ -100,7 +100,7 @@ func (m *Manager) AdmitRequest(request Request) (cached int, err error) {
 }
 
 // AdmitBatch admits waiting requests, all or none, and returns the tokens of their hits. Each is planned as if those before it were
-// admitted; if one is refused, all wait as before. statuses may be nil, or has an entry for each: then those that would fit are
+// admitted; if one is refused, all wait as before. statuses: nil, or an entry for each. If one is refused, those that would fit are
 // StatusSkipped, and so are those behind one of the same quota that has no space, which are not tried. Errors: those of AdmitRequest
 // for the first that is refused, whose text begins with its index.
 func (m *Manager) AdmitBatch(requests []Request, statuses []Status) (cached []uint64, err error) {

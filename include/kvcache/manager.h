@@ -67,9 +67,9 @@ enum {
   KVC_MANAGER_ZERO_CROSS_NAMESPACE = 16,
   KVC_MANAGER_ZERO_ALWAYS = 32, /**< Clear every block that is handed out. */
   /** Take all memory for blocks and nodes from the system at creation. By default the first 64 MiB of each
-   *  array are (all of a million blocks of 16 tokens), and other pages when they are first used, so that a
-   *  large pool costs little until then. The first use of a page makes its call wait for the system (a 2 MiB
-   *  page: about 0.1 ms). */
+   *  array are (with max_blocks, the share of it that num_blocks is), and other pages when they are first
+   *  used, so that a large pool costs little until then. The first use of a page makes its call wait for the
+   *  system (a 2 MiB page: about 0.1 ms). */
   KVC_MANAGER_TOUCH_MEMORY = 64,
   /** Evict by the engine's hints (kvcache/retention.h) before the policy. Takes 17 bytes for each prefix
    *  position and 208 for each request. Since 0.3. */
@@ -137,11 +137,11 @@ typedef struct kvc_manager_config {
    *  end of a long prompt keeps all before it. Then 0 is 8 * blocks, and at least twice ceil(L /
    *  block_size). L is kvc_memory_query.tokens with `memory`, at most max_request_tokens; else
    *  max_request_tokens, if it is set. With neither, set max_nodes to at least twice the positions of the
-   *  longest request. A position takes 8 to 16 bytes at creation, and when it is first used 60 + 4 *
-   *  block_size + 4 * groups more. Without a full-attention group a commit evicts cached blocks while fewer
-   *  than 1/8 of max_nodes are free: give at least 8/7 of the positions of all running requests. With
-   *  KVC_MANAGER_HINTS it evicts when all are in use. If none is free all the same, requests stop publishing
-   *  (kvc_stats.unpublished_blocks, kvc_lost_reuse.node_tokens). */
+   *  longest request. A position takes 8 to 16 bytes at creation, and 60 + 4 * block_size + 4 * groups more
+   *  when it is first used, or at creation (KVC_MANAGER_TOUCH_MEMORY). Without a full-attention group a
+   *  commit evicts cached blocks while fewer than 1/8 of max_nodes are free: give at least 8/7 of the
+   *  positions of all running requests. With KVC_MANAGER_HINTS it evicts when all are in use. If none is free
+   *  all the same, requests stop publishing (kvc_stats.unpublished_blocks, kvc_lost_reuse.node_tokens). */
   uint64_t max_nodes;
   /** Requests at one time, waiting ones included; 0 = 1024, at most 262,143. Also the limit of pins. */
   uint64_t max_requests;
@@ -292,7 +292,7 @@ typedef struct kvc_block_info {
 } kvc_block_info;
 
 /** Creates a manager. Allocates all memory for blocks and nodes. The hash table of prefixes, about 11 bytes a
- *  block, is touched; of other arrays the first 64 MiB, or all if KVC_MANAGER_TOUCH_MEMORY is set or
+ *  block, is touched; of other arrays 64 MiB at most, or all if KVC_MANAGER_TOUCH_MEMORY is set or
  *  `allocator` gives the memory.
  *  @param[in]  config  Shape and limits. Only the callbacks are kept.
  *  @param[out] manager Free it with kvc_manager_destroy.

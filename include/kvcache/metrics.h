@@ -54,7 +54,7 @@ enum {
 
 /** What a latency measures. The object that it belongs to is in brackets. */
 enum {
-  /** [manager] kvc_manager_allocate_request and kvc_manager_admit_request. */
+  /** [manager] kvc_manager_allocate_request, kvc_manager_admit_request; a kvc_manager_admit_batch as one. */
   KVC_LATENCY_ADMIT = 1,
   KVC_LATENCY_STEP = 2,   /**< [manager] kvc_manager_step. */
   KVC_LATENCY_PLAN = 3,   /**< [scheduler] kvc_scheduler_plan, with the steps of its manager. */

@@ -164,11 +164,11 @@ KVC_API kvc_status kvc_manager_admit_request(kvc_manager* m, uint64_t request, u
  *  request is admitted, and all wait as before. No hit goes on inside a block.
  *  @param[in]  requests [num_requests] ids, each once.
  *  @param[out] cached   [num_requests] tokens of each hit; written if all are admitted. May be NULL.
- *  @param[out] statuses [num_requests] of each request; written unless `requests` is refused as NULL. If one
- *  is refused, those that would fit are SKIPPED, and so are those behind one of the same share that has no
- *  space, which are not tried. May be NULL.
+ *  @param[out] statuses [num_requests] of each request; written unless the array itself is refused. If one
+ *  is refused, those that would fit are SKIPPED. So are those that are not tried, since one before them, of
+ *  the same quota if there are quotas, has no space. May be NULL.
  *  @return KVC_OK, or the status of the first request that is refused, as kvc_manager_admit_request (BUSY
- *  also for one that is named twice); the text begins with its index, such as "requests[2]: ". Since 0.3. */
+ *  also if it is named twice), with its index in the text; INVALID_ARGUMENT above max_requests. Since 0.3. */
 KVC_API kvc_status kvc_manager_admit_batch(kvc_manager* m, const uint64_t* requests, size_t num_requests,
                                            uint64_t* cached, kvc_status* statuses);
 
@@ -222,11 +222,11 @@ KVC_API kvc_status kvc_manager_commit_tokens(kvc_manager* m, uint64_t request, u
  *  For an engine whose steps run in the order in which it schedules them, on one stream: a step that hits
  *  such a block reads it after the step that writes it. Commit only what a step surely writes: no drafts, and
  *  external_tokens only if their transfer runs on that stream, too. The library does not see these steps, so
- *  all else that reads blocks must run after them: kvc_offload_poll and kvc_offload_flush (on the stream of
- *  the steps, or when they are over), checkpoints, kvc_manager_rebuild, pages and external holders (when they
- *  are over), copies of kvc_manager_take_pending (on that stream), and readers of the events, which tell of a
- *  block when it is published. If a step fails, call kvc_manager_unpublish_blocks at once for the blocks that
- *  it should have written; then preempt or free the requests that hold them.
+ *  all else that reads blocks must run after them: kvc_offload_poll and kvc_offload_flush (when they are
+ *  over; on their stream only if none can fail), checkpoints, kvc_manager_rebuild, pages and external holders
+ *  (when they are over), all copies that the manager asks for (on that stream), and readers of the events. If
+ *  a step fails, call kvc_manager_unpublish_blocks at once for what it and all steps behind it should have
+ *  written; then preempt or free the requests that hold such a block, or a copy of one.
  *  @param[in] num_committed Absolute count.
  *  @param[in] num_computed  Absolute count of the tokens whose steps are over, at most num_committed; if
  *  equal, the call is kvc_manager_commit_tokens.

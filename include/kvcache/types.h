@@ -54,8 +54,8 @@ enum {
   KVC_ERROR_CORRUPT = 10,
   KVC_ERROR_INTERNAL = 11, /**< A bug in the library. */
   KVC_ERROR_AGAIN = 12,    /**< There is no space now. There will be when the steps in flight are retired. */
-  /** Step items only: not tried, because an earlier admission of the step had no space. With quotas: an
-   *  earlier one of the same share. */
+  /** Of a step's item or a batch's: not tried, because an earlier admission (with quotas, one of the same
+   *  share) had no space; or it fits, and all or none were to be admitted. */
   KVC_ERROR_SKIPPED = 13,
   /** The device failed. The text has the message of its runtime. The outputs may be partly written. Once a
    *  device is lost, every call on it fails. */

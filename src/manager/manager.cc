@@ -189,6 +189,9 @@ kvc_status Manager::commit_tokens(uint64_t id, uint64_t num_committed) {
 }
 
 kvc_status Manager::admit_batch(const uint64_t* ids, size_t count, uint64_t* cached, kvc_status* statuses) {
+  if (count > shape_.max_requests)
+    return invalid("%zu requests are more than max_requests, %llu; name each once", count,
+                   ull(shape_.max_requests));
   FirstError failure;
   const Guard lock(monitor_);
   const SchedulerView scheduler = view();

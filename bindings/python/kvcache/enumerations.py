@@ -22,7 +22,8 @@ class Status(IntEnum):
     CORRUPT: Manager.check() found a broken invariant: a bug in the library, or corrupted memory.
     INTERNAL: A bug in the library.
     AGAIN: There is no space now. There will be when the steps in flight are retired.
-    SKIPPED: Step items only: not tried, because an earlier admission of the step had no space. With quotas: an earlier one of the same share.
+    SKIPPED: Of a step's item or a batch's: not tried, because an earlier admission (with quotas, one of the same share) had no space; or it fits,
+        and all or none were to be admitted.
     DEVICE: The device failed. The text has the message of its runtime. The outputs may be partly written. Once a device is lost, every call on it
         fails.
     OVER_QUOTA: The namespace would hold more blocks than the maximum of its quota. Only its own requests, pins and external holds can make room.
@@ -381,7 +382,7 @@ class PageFileKind(IntEnum):
 class Latency(IntEnum):
     """What a latency measures; the object that it belongs to is in brackets.
 
-    ADMIT: [Manager] Manager.allocate() and Request.admit().
+    ADMIT: [Manager] Manager.allocate(), Request.admit(); a Manager.admit_batch() as one.
     STEP: [Manager] Manager.step().
     PLAN: [Scheduler] Scheduler.plan(), with the steps of its manager.
     FINISH: [Scheduler] Scheduler.finish().

@@ -159,7 +159,7 @@ def test_every_step_with_states_that_are_not_cached_is_the_same(depth, drafts, g
 @pytest.mark.parametrize("depth", [0, 1, 2])
 @pytest.mark.parametrize("groups", [(0, ("state", 0)), (("state", BLOCK), 0, 48, ("state", BLOCK))])
 def test_every_step_with_states_is_the_same(depth, groups, tmp_path, monkeypatch):
-    """There is room for all, and prompts share nothing: ours publishes a step later, and takes free blocks in another order. With asynchronous
+    """There is room for all, and prompts share nothing: ours takes free blocks in another order. With asynchronous
     scheduling ours returns states when the output of a step comes, vLLM when the request is scheduled again."""
     kind = depth, config_of(tmp_path, depth, 0)
     kind[1].cache_config.mamba_cache_mode = "align"

@@ -19,8 +19,8 @@ with all before it, stands for the tokens up to the end of block i and n more.
 
 Publishing follows vLLM: blocks can be found as soon as they are scheduled, which is correct because the kernels of a step run in order. A state that
 a step writes can be read by later steps alone, so a request that finds it waits for the next one. Blocks that a window, a chunk or a state has left are
-returned when no step in flight reads them. What loads or saves blocks beside the steps sees them published and returned when vLLM's manager would
-do it. One thread calls a manager, as in vLLM.
+returned when no step in flight reads them. Connectors see blocks published and returned when vLLM's manager would publish and return them. One
+thread calls a manager, as in vLLM.
 """
 
 from __future__ import annotations
@@ -396,11 +396,10 @@ class KVCacheManager(_native.SlotAllocator):
     # ---- publishing and freeing
 
     def remove_skipped_blocks(self, request_id: str, processed_computed_tokens: int, num_prompt_tokens: Optional[int] = None) -> None:
-        """Frees the blocks behind a window or a chunk."""
+        """Frees the blocks behind a window or a chunk. Publishes nothing: a connector may not have loaded what counts as computed."""
         live = self._live.get(request_id)
         if self._lossy and live is not None:
-            computed = min(processed_computed_tokens, live.known)  # no token is new
-            live.commit((), max(live.committed, computed), computed)
+            live.commit((), live.committed, processed_computed_tokens)
 
     def free(self, request: Any) -> None:
         """Frees the request. Its published blocks stay cached; the deepest is evicted first."""
@@ -425,7 +424,7 @@ class KVCacheManager(_native.SlotAllocator):
         try:
             if live is not None and self._lossy:
                 try:
-                    self._commit(live, request, self._processed(request), self._processed(request))
+                    live.commit((), live.committed, self._processed(request))  # as remove_skipped_blocks()
                 except BaseException:  # nobody knows it any more
                     _native.kvc_manager_free_request(self.manager._m, live.id)
                     raise

@@ -3,6 +3,7 @@ package io.kvcache;
 
 import java.lang.ref.Cleaner;
 import java.lang.ref.Reference;
+import java.nio.Buffer;
 import java.nio.ByteBuffer;
 import java.nio.IntBuffer;
 import java.nio.LongBuffer;
@@ -107,12 +108,16 @@ public final class Manager extends ManagerCalls implements AutoCloseable {
    * wait as before. The exception is that of the first that is refused, and its text begins with its index.
    *
    * @param statuses null, or an entry for each, a {@link Status}: if one is refused, those that would fit are SKIPPED, and so are those behind one of the same
-   *     quota that has no space, which are not tried
+   *     quota that has no space, which are not tried. {@link Request#cached} is set by {@link Request#admit} alone
    */
   public long[] admitBatch(LongBuffer requests, IntBuffer statuses) throws KvCacheException {
+    Sizes.there("requests", requests);
     int count = requests.remaining();
     if (statuses != null && statuses.remaining() != count) {
       throw Sizes.invalid("statuses has %d entries; %d requests need as many, or null", statuses.remaining(), count);
+    }
+    if (statuses != null) {
+      Sizes.apart(new Buffer[] {Buffers.writable(statuses)}, Buffers.readable(requests));
     }
     ByteBuffer cached = Buffers.bytes(Math.multiplyExact(8, count));
     call(m -> Native.kvc_manager_admit_batch(m, requests, cached.asLongBuffer(), statuses == null ? Buffers.ints(0) : statuses));

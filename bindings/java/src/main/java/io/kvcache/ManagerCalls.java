@@ -358,12 +358,12 @@ public abstract class ManagerCalls {
    * flight read the others; the next commit returns those. For an engine whose steps run in the order in which it schedules them, on one stream: a
    * step that hits such a block reads it after the step that writes it. Commit only what a step surely writes: no drafts, and externalTokens only
    * if their transfer runs on that stream, too. The library does not see these steps, so all else that reads blocks must run after them:
-   * Offload.poll and kvc_offload_flush (on the stream of the steps, or when they are over), checkpoints, Manager.rebuild, pages and external
-   * holders (when they are over), copies of Manager.takePending (on that stream), and readers of the events, which tell of a block when it is
-   * published. If a step fails, call Manager.unpublishBlocks at once for the blocks that it should have written; then preempt or free the requests
-   * that hold them. As Request.commit, and INVALID_ARGUMENT if more tokens are computed than committed. UNSUPPORTED with KVC_MANAGER_FILLS and
-   * fewer computed than committed tokens: there KVC_REQUEST_PUBLISH_ENQUEUED publishes what a step writes, and Manager.failStep takes it back.
-   * Since 0.3.
+   * Offload.poll and kvc_offload_flush (when they are over; on their stream only if none can fail), checkpoints, Manager.rebuild, pages and
+   * external holders (when they are over), all copies that the manager asks for (on that stream), and readers of the events. If a step fails, call
+   * Manager.unpublishBlocks at once for what it and all steps behind it should have written; then preempt or free the requests that hold such a
+   * block, or a copy of one. As Request.commit, and INVALID_ARGUMENT if more tokens are computed than committed. UNSUPPORTED with
+   * KVC_MANAGER_FILLS and fewer computed than committed tokens: there KVC_REQUEST_PUBLISH_ENQUEUED publishes what a step writes, and
+   * Manager.failStep takes it back. Since 0.3.
    *
    * @param numCommitted Absolute count.
    * @param numComputed Absolute count of the tokens whose steps are over, at most numCommitted; if equal, the call is Request.commit.

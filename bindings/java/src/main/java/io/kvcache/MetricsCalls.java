@@ -7,7 +7,7 @@ public abstract class MetricsCalls {
 
   /** What a latency measures; the object that it belongs to is in brackets. */
   public enum Latency {
-    /** [manager] Manager.allocate and Request.admit. */
+    /** [manager] Manager.allocate, Request.admit; a Manager.admitBatch as one. */
     ADMIT,
     /** [manager] Step.run. */
     STEP,

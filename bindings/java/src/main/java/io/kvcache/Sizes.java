@@ -57,7 +57,7 @@ final class Sizes {
     throw invalid("%s has %d %s; it needs %d", name, slice.remaining(), unit, wanted);
   }
 
-  private static void there(String name, Buffer buffer) {
+  static void there(String name, Buffer buffer) {
     if (buffer == null) {
       throw invalid("%s is missing", name);
     }

@@ -32,7 +32,10 @@ public enum Status {
   INTERNAL(Native.KVC_ERROR_INTERNAL),
   /** There is no space now. There will be when the steps in flight are retired. */
   AGAIN(Native.KVC_ERROR_AGAIN),
-  /** Step items only: not tried, because an earlier admission of the step had no space. With quotas: an earlier one of the same share. */
+  /**
+   * Of a step's item or a batch's: not tried, because an earlier admission (with quotas, one of the same share) had no space; or it fits, and all
+   * or none were to be admitted.
+   */
   SKIPPED(Native.KVC_ERROR_SKIPPED),
   /** The device failed. The text has the message of its runtime. The outputs may be partly written. Once a device is lost, every call on it fails. */
   DEVICE(Native.KVC_ERROR_DEVICE),
