@@ -182,6 +182,7 @@ void Scene::clean() {
   publisher.clean();
   scheduler.clean();
   index.clean();
+  kvc_manager_set_prefix_caching(m, 1);  // a call may have switched it off for all
   // What a call's failure has left at zero is passed over by all of these.
   if (request != 0) kvc_manager_free_request(m, request);
   if (child != 0) kvc_manager_free_request(m, child);
