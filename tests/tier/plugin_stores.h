@@ -5,6 +5,7 @@
 #include <dlfcn.h>
 
 #include <memory>
+#include <stdexcept>
 
 #include "plugins/stores/faulty.h"
 #include "stores.h"
@@ -25,7 +26,8 @@ inline std::string plugin_folder() {
 struct Faulty {
   explicit Faulty(const std::string& name) {
     void* library = dlopen((plugin_folder() + "/libkvcache_" + name + ".so").c_str(), RTLD_NOW | RTLD_LOCAL);
-    if (library == nullptr) return;
+    if (library == nullptr)
+      throw std::runtime_error("no plug-in " + name + " in the first folder of KVC_PLUGIN_PATH");
     set = reinterpret_cast<faulty_set_function*>(dlsym(library, "faulty_set"));
     read = reinterpret_cast<faulty_read_function*>(dlsym(library, "faulty_read"));
     set(FAULTY_NONE, 0, 0);
