@@ -107,7 +107,8 @@ kvc_status Batch::plan(Request& request, uint64_t slots, size_t max_positions, u
     for (size_t j = 0; j < count; ++j) paths_.data[path_size_++] = nodes[j];
   };
   keep(plan.hit.path, plan.slots.length);
-  if (const size_t cross = cross_positions(planned, true); cross != 0) keep(features_.get<Cross>().path(), cross);
+  if (const size_t cross = cross_positions(planned, true); cross != 0)
+    keep(features_.get<Cross>().path(), cross);
   expect(planned);
   return KVC_OK;
 }

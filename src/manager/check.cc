@@ -56,7 +56,8 @@ class Checker {
               "%zu requests, %zu admitted; counted %llu, %llu", all, admitted, ull(s_.requests.count()),
               ull(s_.requests.admissions().num_admitted()));
     KVC_TRY(lost_reuse());
-    KVC_CHECK(s_.requests.features().get<Headroom>().intact(), "the counts of lengths do not sum to their total");
+    KVC_CHECK(s_.requests.features().get<Headroom>().intact(),
+              "the counts of lengths do not sum to their total");
     return KVC_OK;
   }
 
