@@ -41,3 +41,7 @@ const char* status_name(kvc_status status);
     if (kvc_try_status != KVC_OK) [[unlikely]] \
       return kvc_try_status;                   \
   } while (false)
+
+// Makes a check of the state fail with this text.
+#define KVC_CHECK(condition, ...) \
+  if (!(condition)) return ::kvc::fail(KVC_ERROR_CORRUPT, __VA_ARGS__)

@@ -4,7 +4,7 @@
 #pragma once
 #include <algorithm>
 
-#include "manager/blocks.h"
+#include "manager/matcher.h"
 
 namespace kvc {
 
@@ -19,6 +19,22 @@ struct AdmittedSlots {
 
   uint64_t most() const { return std::max(capacity, whole); }
   uint64_t step_end() const { return std::min(capacity, known); }  // of the first one
+};
+
+// What an admission has found and takes.
+struct AdmissionPlan {
+  AdmissionPlan(size_t num_pools, size_t rows, uint64_t step)
+      : max_positions(rows), step_id(step), demand(num_pools) {}
+  size_t max_positions;  // of a table
+  uint64_t step_id;      // the step that admits, 0 = none does
+  uint64_t behind;       // the step behind which the request runs
+  Matcher::Match hit;    // positions
+  Matcher::Head head;    // with which the hit goes on
+  AdmittedSlots slots;
+  uint64_t epoch;
+  bool cross_cached;          // if it has an encoder
+  bool whole_blocks = false;  // no head is looked for
+  Demand demand;
 };
 
 // Adds what the token groups need. In each pool that is what they hold at once at most: now, or while they

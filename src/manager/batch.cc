@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "manager/batch.h"
 
+#include "manager/requests.h"
+
 namespace kvc {
 
 bool Blocks::expect_hit(BlockId id, List* was) {
@@ -29,70 +31,67 @@ void Blocks::expect_blocks(uint32_t ns, size_t pool, uint64_t count) {
 }
 
 Batch::~Batch() {
-  planned_.clear(requests_.arena_);
-  paths_.clear(requests_.arena_);
-  hits_.clear(requests_.arena_);
+  planned_.clear(arena_);
+  paths_.clear(arena_);
+  hits_.clear(arena_);
 }
 
 // Blocks that the plan holds, in the order in which an admission holds them.
 template <typename Visit>
 void Batch::each_hit(const Planned& planned, Visit&& visit) const {
-  const Shape& shape = requests_.shape_;
   const PrefixTree& tree = blocks_.tree();
   const AdmittedSlots& slots = planned.plan.slots;
   const NodeId* const path = paths_.data + planned.path;
-  for (uint32_t g = 0; g < shape.num_token_groups; ++g) {
-    const size_t first = shape.first_held(g, slots.cached, slots.transfer_end);
+  for (uint32_t g = 0; g < shape_.num_token_groups; ++g) {
+    const size_t first = shape_.first_held(g, slots.cached, slots.transfer_end);
     for (size_t j = 0; j < slots.length; ++j) {
-      if (j >= first || j < shape.groups[g].sinks) visit(tree.block_of(path[j], g));
+      if (j >= first || j < shape_.groups[g].sinks) visit(tree.block_of(path[j], g));
     }
   }
-  const size_t cross = cross_positions(shape, planned, true);
-  for (uint32_t g = shape.num_token_groups; g < shape.num_groups; ++g) {
+  const size_t cross = cross_positions(planned, true);
+  for (uint32_t g = shape_.num_token_groups; g < shape_.num_groups; ++g) {
     for (size_t j = 0; j < cross; ++j) visit(tree.block_of(path[slots.length + j], g));
   }
 }
 
-bool Batch::reserve(const Request& request, const Requests::AdmissionPlan& plan) {
-  Arena& arena = requests_.arena_;
-  const Shape& shape = requests_.shape_;
-  const size_t cross = shape.positions_of(request.cross_tokens), positions = plan.slots.length + cross;
-  return planned_.reserve(arena, count_ + 1, count_) &&
-         paths_.reserve(arena, path_size_ + positions, path_size_) &&
-         hits_.reserve(arena, num_hits_ + positions * shape.num_groups, num_hits_);
+bool Batch::reserve(const Request& request, const AdmissionPlan& plan) {
+  const size_t cross = shape_.positions_of(request.cross_tokens), positions = plan.slots.length + cross;
+  return planned_.reserve(arena_, count_ + 1, count_) &&
+         paths_.reserve(arena_, path_size_ + positions, path_size_) &&
+         hits_.reserve(arena_, num_hits_ + positions * shape_.num_groups, num_hits_);
 }
 
 // What the plan holds and takes is gone for those behind it.
 void Batch::expect(Planned& planned) {
-  const Shape& shape = requests_.shape_;
   const AdmittedSlots& slots = planned.plan.slots;
   each_hit(planned, [&](BlockId block) {
     List was;
     if (blocks_.expect_hit(block, &was)) hits_.data[num_hits_++] = {block, was};
   });
   for (uint64_t& taken : planned.taken) taken = 0;
-  const size_t end = shape.positions_of(slots.capacity);
-  for (uint32_t g = 0; g < shape.num_token_groups; ++g) {
-    planned.taken[shape.groups[g].pool] +=
-        shape.taken(g, slots.length, end, slots.step_end(), slots.transfer_end).count();
+  const size_t end = shape_.positions_of(slots.capacity);
+  for (uint32_t g = 0; g < shape_.num_token_groups; ++g) {
+    planned.taken[shape_.groups[g].pool] +=
+        shape_.taken(g, slots.length, end, slots.step_end(), slots.transfer_end).count();
   }
-  const size_t cross = cross_positions(shape, planned, false);
-  for (uint32_t g = shape.num_token_groups; g < shape.num_groups; ++g)
-    planned.taken[shape.groups[g].pool] += cross;
-  for (size_t p = 0; p < shape.num_pools; ++p)
+  const size_t cross = cross_positions(planned, false);
+  for (uint32_t g = shape_.num_token_groups; g < shape_.num_groups; ++g)
+    planned.taken[shape_.groups[g].pool] += cross;
+  for (size_t p = 0; p < shape_.num_pools; ++p)
     blocks_.expect_blocks(planned.request->ns, p, planned.taken[p]);
   planned.request->admitted = true;
-  ++requests_.num_admitted_;
-  blocks_.count_admitted(planned.request->ns, 1);
+  admissions_.count(*planned.request, true);
 }
 
 kvc_status Batch::plan(Request& request, uint64_t slots, size_t max_positions, uint64_t step_id) {
   if (request.admitted) return Requests::already_admitted(request.id);
   const uint32_t own_slots = request.slots;
   if (slots != 0) request.slots = static_cast<uint32_t>(slots);
-  Requests::AdmissionPlan plan(requests_.shape_.num_pools);
+  AdmissionPlan plan(shape_.num_pools, max_positions, step_id);
   plan.whole_blocks = true;
-  kvc_status status = requests_.prepare(request, max_positions, step_id, false, &plan);
+  kvc_status status = admissions_.match(request, &plan);
+  if (status == KVC_OK) status = admissions_.plan(request, &plan);
+  if (status == KVC_OK) status = admissions_.reserve(request, false, plan);
   if (status == KVC_OK && !reserve(request, plan))
     status = fail(KVC_ERROR_OUT_OF_MEMORY, "no memory to plan %zu admissions", count_ + 1);
   if (status != KVC_OK) {
@@ -108,8 +107,8 @@ kvc_status Batch::plan(Request& request, uint64_t slots, size_t max_positions, u
     for (size_t j = 0; j < count; ++j) paths_.data[path_size_++] = nodes[j];
   };
   keep(plan.hit.path, plan.slots.length);
-  if (const size_t cross = cross_positions(requests_.shape_, planned, true); cross != 0)
-    keep(requests_.cross_path_.data, cross);
+  if (const size_t cross = cross_positions(planned, true); cross != 0)
+    keep(features_.get<Cross>().path(), cross);
   expect(planned);
   return KVC_OK;
 }
@@ -119,9 +118,8 @@ void Batch::take_back() {
   for (size_t i = count_; i-- > 0;) {
     Request& request = *planned_.data[i].request;
     request.admitted = false;
-    --requests_.num_admitted_;
-    blocks_.count_admitted(request.ns, ~uint64_t{0});
-    for (size_t p = 0; p < requests_.shape_.num_pools; ++p)
+    admissions_.count(request, false);
+    for (size_t p = 0; p < shape_.num_pools; ++p)
       blocks_.expect_blocks(request.ns, p, ~planned_.data[i].taken[p] + 1);
   }
   while (num_hits_ != 0) {
@@ -137,7 +135,7 @@ void Batch::cancel() {
 }
 
 // The hits of all are held before the first takes a block.
-void Batch::admit(uint64_t step_id, CopyList& copies) {
+void Batch::admit(CopyList& copies) {
   take_back();
   for (size_t i = 0; i < count_; ++i) {
     const Planned& planned = planned_.data[i];
@@ -148,9 +146,10 @@ void Batch::admit(uint64_t step_id, CopyList& copies) {
   for (size_t i = 0; i < count_; ++i) {
     Planned& planned = planned_.data[i];
     planned.plan.hit.path = paths_.data + planned.path;
-    for (size_t j = cross_positions(requests_.shape_, planned, true); j-- > 0;)
-      requests_.cross_path_.data[j] = planned.plan.hit.path[planned.plan.slots.length + j];
-    requests_.carry_out(*planned.request, planned.plan, step_id, copies);
+    for (size_t j = cross_positions(planned, true); j-- > 0;)
+      features_.get<Cross>().path()[j] = planned.plan.hit.path[planned.plan.slots.length + j];
+    admissions_.hold(*planned.request, planned.plan);
+    admissions_.begin(*planned.request, planned.plan, copies);
   }
   for (size_t i = 0; i < count_; ++i)
     each_hit(planned_.data[i], [&](BlockId block) { blocks_.unshare(block); });

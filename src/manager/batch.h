@@ -4,7 +4,7 @@
 // are made, or cancel() leaves no trace. Everything happens under one hold of the manager's lock, the
 // destructor included; no other call may see the state between.
 #pragma once
-#include "manager/requests.h"
+#include "manager/admissions.h"
 
 namespace kvc {
 
@@ -13,9 +13,10 @@ inline bool lacks_space(kvc_status status) {
   return status == KVC_ERROR_NO_SPACE || status == KVC_ERROR_AGAIN || status == KVC_ERROR_OVER_QUOTA;
 }
 
-class Batch {
+class Batch : private RequestPart {
  public:
-  Batch(Requests& requests, Blocks& blocks) : requests_(requests), blocks_(blocks) {}
+  explicit Batch(Admissions& admissions)
+      : RequestPart(admissions), admissions_(admissions), features_(admissions.features_) {}
   ~Batch();
   Batch(const Batch&) = delete;
   Batch& operator=(const Batch&) = delete;
@@ -24,14 +25,14 @@ class Batch {
   kvc_status plan(Request& request, uint64_t slots, size_t max_positions, uint64_t step_id);
   void cancel();
   // Admits all that are planned.
-  void admit(uint64_t step_id, CopyList& copies);
+  void admit(CopyList& copies);
 
  private:
   struct Planned {
     Request* request;
     uint32_t own_slots;
     size_t path;  // where it begins in paths_
-    Requests::AdmissionPlan plan;
+    AdmissionPlan plan;
     uint64_t taken[kMaxPools];
   };
   struct Hit {
@@ -39,18 +40,19 @@ class Batch {
     List was;
   };
 
-  static size_t cross_positions(const Shape& shape, const Planned& planned, bool cached) {
+  // Of its encoder, if that is cached or not.
+  size_t cross_positions(const Planned& planned, bool cached) const {
     const uint32_t tokens = planned.request->cross_tokens;
-    return tokens != 0 && planned.plan.cross_cached == cached ? shape.positions_of(tokens) : 0;
+    return tokens != 0 && planned.plan.cross_cached == cached ? shape_.positions_of(tokens) : 0;
   }
   template <typename Visit>
   void each_hit(const Planned& planned, Visit&& visit) const;
-  bool reserve(const Request& request, const Requests::AdmissionPlan& plan);
+  bool reserve(const Request& request, const AdmissionPlan& plan);
   void expect(Planned& planned);
   void take_back();
 
-  Requests& requests_;
-  Blocks& blocks_;
+  Admissions& admissions_;
+  Features& features_;
   Buffer<Planned> planned_ = {};
   Buffer<NodeId> paths_ = {};
   Buffer<Hit> hits_ = {};

@@ -12,9 +12,6 @@ struct Holds {
   uint32_t refs, pins;
 };
 
-#define KVC_CHECK(condition, ...) \
-  if (!(condition)) return fail(KVC_ERROR_CORRUPT, __VA_ARGS__)
-
 class Checker {
  public:
   Checker(const StateReader& state, const Env& env)
@@ -55,11 +52,12 @@ class Checker {
       admitted_of_[s_.blocks.class_of(r.ns)] += r.admitted;
       return r.building ? KVC_OK : request(i, r);
     }));
-    KVC_CHECK(admitted == s_.requests.num_admitted() && all == s_.requests.count(),
+    KVC_CHECK(admitted == s_.requests.admissions().num_admitted() && all == s_.requests.count(),
               "%zu requests, %zu admitted; counted %llu, %llu", all, admitted, ull(s_.requests.count()),
-              ull(s_.requests.num_admitted()));
+              ull(s_.requests.admissions().num_admitted()));
     KVC_TRY(lost_reuse());
-    KVC_CHECK(s_.requests.lengths().intact(), "the counts of lengths do not sum to their total");
+    KVC_CHECK(s_.requests.features().get<Headroom>().intact(),
+              "the counts of lengths do not sum to their total");
     return KVC_OK;
   }
 
@@ -68,7 +66,7 @@ class Checker {
     const uint64_t all = s_.counters.lost_reuse_tokens;
     uint64_t sum = 0;
     for (uint32_t g = 0; g < shape_.num_groups; ++g) {
-      const uint64_t tokens = s_.requests.lost(g).total();
+      const uint64_t tokens = s_.requests.admissions().lost(g).total();
       KVC_CHECK(tokens <= all, "group %u lost %llu tokens of %llu", g, ull(tokens), ull(all));
       sum += tokens;
     }
@@ -100,17 +98,14 @@ class Checker {
     }
     KVC_CHECK(r.positions == ceil_div(r.capacity, shape_.block_size),
               "request %zu: %u positions for a capacity of %u", i, r.positions, r.capacity);
-    const uint32_t enqueued = shape_.has_fills() ? std::min(s_.requests.fill(i).end, r.capacity) : 0;
+    const Features& features = s_.requests.features();
+    uint32_t enqueued = 0;
+    features.each([&](const auto& feature) { feature.publish_ahead(r, &enqueued); });
     KVC_CHECK(r.published_tokens() <= std::max(r.committed, enqueued),
               "request %zu published %u tokens of %u, %u enqueued", i, r.published_tokens(), r.committed,
               enqueued);
     KVC_CHECK(s_.blocks.caches() || r.next_full == UINT32_MAX,
               "request %zu publishes, and prefix caching is off", i);
-    if (shape_.has_fills()) {
-      const bool fills = r.next_full <= s_.requests.fill(i).end && r.published < r.num_hashes;
-      KVC_CHECK(s_.requests.fill(i).listed == fills, "request %zu %s, its fill is %slisted", i,
-                fills ? "fills" : "does not fill", fills ? "not " : "");
-    }
     if (is_node(r.cursor)) {
       KVC_CHECK(tree_.alive(r.cursor) && tree_[r.cursor].depth + 1 == r.published,
                 "request %zu: its cursor is wrong", i);
@@ -119,7 +114,11 @@ class Checker {
       KVC_CHECK(r.published == 0, "request %zu published %u positions and has no cursor", i, r.published);
     }
     KVC_TRY(tables(i, r));
-    KVC_TRY(cross_tables(i, r));
+    KVC_TRY(features.check([&](const auto& feature) { return feature.check(i, r); }));
+    for (uint32_t g = shape_.num_token_groups; g < shape_.num_groups; ++g) {
+      for (size_t j = 0; j < r.cross_positions; ++j)
+        ++holds_[static_cast<size_t>(raw(r.groups[g].blocks.data[j]))].refs;
+    }
     return lane(i, r);
   }
 
@@ -171,8 +170,7 @@ class Checker {
       for (size_t j = r.positions; j-- > 0;) {
         const BlockId id = table.blocks.data[j];
         const bool dropped = shape.windowed() && j >= shape.sinks && j < table.dropped;
-        const bool hole = (shape_.state_groups >> g & 1) != 0 && j + 1 != r.positions &&
-                          (r.committed == 0 || j != (r.committed - 1) / shape_.block_size);
+        const bool hole = s_.requests.features().get<States>().may_lack(r, g, j);
         KVC_CHECK(is_block(id) != dropped || (hole && !is_block(id)),
                   "request %zu, group %u, position %zu: block %d, returned positions end at %u", i, g, j,
                   raw(id), table.dropped);
@@ -191,33 +189,12 @@ class Checker {
     return KVC_OK;
   }
 
-  kvc_status cross_tables(size_t i, const Request& r) {
-    for (uint32_t g = shape_.num_token_groups; g < shape_.num_groups; ++g) {
-      NodeId before = root_of(r.ns);
-      for (size_t j = 0; j < r.cross_positions; ++j) {
-        const BlockId id = r.groups[g].blocks.data[j];
-        KVC_CHECK(is_block(id) && pool_.exists(raw(id)) && pool_[id].pool == shape_.groups[g].pool &&
-                      pool_[id].group == g,
-                  "request %zu, group %u, position %zu: block %d is not of this group", i, g, j, raw(id));
-        KVC_CHECK(r.cross_pending || pool_[id].content == Content::kWritten,
-                  "request %zu, group %u: block %d of its encoder is not written", i, g, raw(id));
-        const NodeId node = pool_[id].node;
-        KVC_CHECK(!is_node(node) || (r.cross_shared && tree_[node].depth == j &&
-                                     (tree_[node].parent == before || j == 0 || !is_node(before))),
-                  "request %zu, group %u, position %zu: block %d is published elsewhere", i, g, j, raw(id));
-        before = node;
-        ++holds_[static_cast<size_t>(raw(id))].refs;
-      }
-    }
-    return KVC_OK;
-  }
-
   // Sources of copies are held: those of single calls until they are taken, those of a step until it ends.
   void copies_in_progress() {
     const auto hold = [&](const CopyList& list) {
       for (size_t i = 0; i < list.count; ++i) ++holds_[static_cast<size_t>(list.out[i].source)].refs;
     };
-    hold(s_.requests.waiting_copies());
+    hold(s_.requests.copies().list());
     for (const CopyList* step = s_.steps.executing(); step != nullptr; step = step->next) hold(*step);
   }
 

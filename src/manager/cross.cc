@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The blocks of encoders, in the tables of cross groups: found or taken by an admission, all or nothing,
-// published by the first commit of a token that was computed after it.
 #include "manager/cross.h"
 
 #include <array>
 
 #include "base/sha256.h"
-#include "manager/requests.h"
 
 namespace kvc {
 namespace {
@@ -45,118 +42,112 @@ kvc_status check_cross_key(const TokenSpan& prompt, const kvc_extra_key& key) {
   return KVC_OK;
 }
 
-bool Requests::reserve_cross_hashes(Request& request) {
-  return cross_[table_.index_of(request)].hashes.reserve(arena_, shape_.positions_of(request.cross_tokens),
-                                                         0);
-}
-
-void Requests::begin_cross(Request& request, const kvc_request_config& config, const kvc_extra_key& key) {
-  ExtraKey& content = cross_[table_.index_of(request)].key;
+void Cross::bind(Request& request, const kvc_request_config& config, const kvc_extra_key& key) {
+  ExtraKey& content = encoders_[index_of(request)].key;
   content = {0, static_cast<uint32_t>(config.cross_tokens), 0, {}};
   std::memcpy(content.digest, config.cross_digest, sizeof content.digest);
   request.share_cross(key);
 }
 
-// Hashes the encoder's positions and adds the prompt's keys behind the encoder's. Returns their number.
-size_t Requests::fill_cross(Request& request, const TokenSpan& prompt) {
-  Cross& cross = cross_[table_.index_of(request)];
+size_t Cross::fill(Request& request, const TokenSpan& prompt) {
+  Encoder& encoder = encoders_[index_of(request)];
   uint64_t chain = request.chain;
-  for (size_t j = 0; j < shape_.positions_of(request.cross_tokens); ++j) {
+  for (size_t j = 0; j < positions_of(request); ++j) {
     hash_.blocks(chain, kCrossTokens.data(), shape_.block_size, 1, &chain);
-    chain = ExtraView(cross.keys(), j * shape_.block_size, shape_.block_size).hash(hash_, chain);
-    cross.hashes.data[j] = chain;
+    chain = ExtraView(encoder.keys(), j * shape_.block_size, shape_.block_size).hash(hash_, chain);
+    encoder.hashes.data[j] = chain;
   }
   return order_keys(prompt.keys, prompt.num_keys, request.keys.data, 1);
 }
 
-// Whether all of the encoder's blocks are cached, in cross_path_, which has room for them.
-bool Requests::find_cross(const Request& request, uint64_t epoch) {
-  const Cross& cross = cross_[table_.index_of(request)];
+// Whether all of the encoder's blocks are cached, in path_, which has room for them.
+bool Cross::find(const Request& request, uint64_t epoch) {
+  const Encoder& encoder = encoders_[index_of(request)];
   const PrefixTree& tree = blocks_.tree();
   NodeId node = root_of(request.ns);
-  for (size_t j = 0; j < shape_.positions_of(request.cross_tokens); ++j) {
-    const ExtraView extra(cross.keys(), j * shape_.block_size, shape_.block_size);
-    node = tree.find(node, cross.hashes.data[j], kCrossTokens.data(), extra, epoch);
+  for (size_t j = 0; j < positions_of(request); ++j) {
+    const ExtraView extra(encoder.keys(), j * shape_.block_size, shape_.block_size);
+    node = tree.find(node, encoder.hashes.data[j], kCrossTokens.data(), extra, epoch);
     if (!is_node(node) || tree[node].resident != shape_.cross_groups) return false;
-    cross_path_.data[j] = node;
+    path_.data[j] = node;
   }
   return true;
 }
 
-// Finds the encoder's blocks for an admission.
-kvc_status Requests::plan_cross(const Request& request, AdmissionPlan* admission) {
-  const size_t positions = shape_.positions_of(request.cross_tokens);
-  if (!cross_path_.reserve(arena_, positions, 0))
+kvc_status Cross::match(const Request& request, AdmissionPlan* plan) {
+  if (request.cross_tokens == 0) return KVC_OK;
+  const size_t positions = positions_of(request);
+  if (!path_.reserve(arena_, positions, 0))
     return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory to match %zu blocks of an encoder", positions);
-  admission->cross_cached = reads(request) && request.cross_shared && find_cross(request, admission->epoch);
+  plan->cross_cached = reads(request) && request.cross_shared && find(request, plan->epoch);
   return KVC_OK;
 }
 
-void Requests::add_cross_demand(const Request& request, AdmissionPlan* admission) const {
-  const size_t positions = shape_.positions_of(request.cross_tokens);
-  for (uint32_t g = shape_.num_token_groups; g < shape_.num_groups; ++g) {
-    if (!admission->cross_cached) {
-      admission->demand.blocks[shape_.groups[g].pool] += positions;
-      continue;
+void Cross::add_demand(const Request& request, AdmissionPlan* plan) const {
+  const size_t positions = positions_of(request);
+  each_group([&](uint32_t g) {
+    if (positions != 0 && !plan->cross_cached) {
+      plan->demand.blocks[shape_.groups[g].pool] += positions;
+      return;
     }
     for (size_t j = 0; j < positions; ++j)
-      admission->demand.add_hit(blocks_.pool()[blocks_.tree().block_of(cross_path_.data[j], g)]);
-  }
+      plan->demand.add_hit(blocks_.pool()[blocks_.tree().block_of(path_.data[j], g)]);
+  });
 }
 
-bool Requests::reserve_cross_tables(Request& request) {
-  const size_t positions = shape_.positions_of(request.cross_tokens);
-  for (uint32_t g = shape_.num_token_groups; g < shape_.num_groups; ++g) {
-    if (!request.groups[g].blocks.reserve(arena_, positions, request.cross_positions)) return false;
-  }
-  return true;
+void Cross::add_least(const Request& request, bool, Least* least) const {
+  each_group([&](uint32_t g) { least->blocks[shape_.groups[g].pool] += positions_of(request); });
 }
 
-void Requests::hold_cross(Request& request) {
-  const size_t positions = shape_.positions_of(request.cross_tokens);
-  for (uint32_t g = shape_.num_token_groups; g < shape_.num_groups; ++g) {
+bool Cross::reserve(Request& request, const AdmissionPlan&, bool) {
+  bool reserved = true;
+  each_group([&](uint32_t g) {
+    reserved =
+        reserved && request.groups[g].blocks.reserve(arena_, positions_of(request), request.cross_positions);
+  });
+  return reserved;
+}
+
+void Cross::hold(Request& request, const AdmissionPlan& plan) {
+  const size_t positions = positions_of(request);
+  if (positions == 0 || !plan.cross_cached) return;
+  each_group([&](uint32_t g) {
     for (size_t j = 0; j < positions; ++j) {
-      const BlockId block = blocks_.tree().block_of(cross_path_.data[j], g);
+      const BlockId block = blocks_.tree().block_of(path_.data[j], g);
       blocks_.hold(block);
       request.groups[g].blocks.data[j] = block;
     }
-  }
-  blocks_.use(cross_path_.data, positions);
+  });
+  blocks_.use(path_.data, positions);
 }
 
-// The rest of an admission: the tables show what was found, or take as many blocks.
-void Requests::begin_cross_tables(Request& request, bool cached) {
-  const size_t positions = shape_.positions_of(request.cross_tokens);
-  for (uint32_t g = shape_.num_token_groups; g < shape_.num_groups; ++g) {
+// The tables show what was found, or take as many blocks.
+void Cross::begin(Request& request, const AdmissionPlan& plan) {
+  const size_t positions = positions_of(request);
+  if (positions == 0) return;
+  each_group([&](uint32_t g) {
     request.groups[g].begin(0);
-    if (!cached) blocks_.take(g, request.ns, positions, request.groups[g].blocks.data);
-  }
-  request.begin_cross(positions, cached);
+    if (!plan.cross_cached) blocks_.take(g, request.ns, positions, request.groups[g].blocks.data);
+  });
+  request.begin_cross(positions, plan.cross_cached);
 }
 
-// A decoder's keys and values are computed after its encoder's. What a transfer has written says nothing of
-// them.
-kvc_status Requests::commit_cross(Request& request, uint32_t committed, uint32_t computed) {
-  const uint64_t transferred = uint64_t{request.num_cached} + request.external_tokens;
-  if (committed <= request.committed || committed <= transferred)
-    return commit_known(request, committed, computed);
-  const Cross& cross = cross_[table_.index_of(request)];
-  const bool publishes = request.next_full != UINT32_MAX && !stale(request);
+kvc_status Cross::no_memory(size_t positions) const {
+  return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory for the extra keys of %zu blocks", positions);
+}
+
+void Cross::publish(Request& request, ExtraRecords& extras, bool publishes) {
   const size_t positions = request.cross_positions;
-  ExtraRecords extras(arena_, publishes ? cross.keys() : KeyList{}, 0, positions, shape_.block_size);
-  if (!extras.ok())
-    return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory for the extra keys of %zu blocks", positions);
-  KVC_TRY(commit_known(request, committed, computed));
-  for (uint32_t g = shape_.num_token_groups; g < shape_.num_groups; ++g) {
+  each_group([&](uint32_t g) {
     for (size_t j = 0; j < positions; ++j) blocks_.mark_written(request.groups[g].blocks.data[j]);
-  }
+  });
   request.end_cross_pending();
-  if (!publishes) return KVC_OK;
+  if (!publishes) return;
+  const Encoder& encoder = encoders_[index_of(request)];
   const size_t published = blocks_.publish_cross(
-      {cross.hashes.data, kCrossTokens.data(), extras, request.groups, request.ns, request.epoch, 0, 0},
+      {encoder.hashes.data, kCrossTokens.data(), extras, request.groups, request.ns, request.epoch, 0, 0},
       positions);
   counters_.unpublished_blocks += positions - published;
-  return KVC_OK;
 }
 
 size_t Blocks::publish_cross(const Publication& publication, size_t positions) {
@@ -167,7 +158,7 @@ size_t Blocks::publish_cross(const Publication& publication, size_t positions) {
     if (shape_.has_gaps()) make_node_room(parent, keys[j], tokens, extras.view(j), ns, epoch);
     do {
       node = tree_.publish_position(parent, keys[j], tokens, extras, j, ns, epoch);
-    } while (!is_node(node) && shape_.has_hints() && evict_for_node(ns));
+    } while (!is_node(node) && evict_for_node(ns));
     if (!is_node(node)) return j;
     for (uint32_t g = shape_.num_token_groups; g < shape_.num_groups; ++g)
       tree_.attach(node, g, groups[g].blocks.data[j]);
@@ -177,35 +168,77 @@ size_t Blocks::publish_cross(const Publication& publication, size_t positions) {
 }
 
 // The last position first, so that it is evicted first.
-void Requests::release_cross(Request& request, bool of_old_epoch) {
+void Cross::released(Request& request, bool stale) {
   for (size_t j = request.cross_positions; j-- > 0;) {
-    for (uint32_t g = shape_.num_token_groups; g < shape_.num_groups; ++g)
-      blocks_.release(request.groups[g].blocks.data[j], Keep::kPublished, request.ns, of_old_epoch);
+    each_group([&](uint32_t g) {
+      blocks_.release(request.groups[g].blocks.data[j], Keep::kPublished, request.ns, stale);
+    });
   }
 }
 
-bool Requests::reserve_cross_fork(const Request& parent, Request& child) {
-  for (uint32_t g = shape_.num_token_groups; g < shape_.num_groups; ++g) {
-    if (!child.groups[g].blocks.reserve(arena_, parent.cross_positions, 0)) return false;
-  }
+// Two requests would write the same blocks.
+kvc_status Cross::check_fork(const Request& parent) const {
+  if (!parent.cross_pending) return KVC_OK;
+  return fail(
+      KVC_ERROR_BUSY,
+      "the encoder's %llu tokens of the request are not written yet; compute and commit a token first",
+      ull(parent.cross_tokens));
+}
+
+kvc_status Cross::reserve_fork(const Request& parent, Request& child) {
   const size_t hashes = parent.cross_shared ? parent.cross_positions : 0;
-  return cross_[table_.index_of(child)].hashes.reserve(arena_, hashes, 0);
+  bool reserved = true;
+  each_group([&](uint32_t g) {
+    reserved = reserved && child.groups[g].blocks.reserve(arena_, parent.cross_positions, 0);
+  });
+  if (reserved && encoders_[index_of(child)].hashes.reserve(arena_, hashes, 0)) return KVC_OK;
+  return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory for a fork of %u tokens", parent.committed);
 }
 
-void Requests::fork_cross(const Request& parent, Request& child) {
+void Cross::forked(const Request& parent, Request& child) {
   const size_t positions = parent.cross_positions;
-  const Cross& from = cross_[table_.index_of(parent)];
-  Cross& to = cross_[table_.index_of(child)];
+  const Encoder& from = encoders_[index_of(parent)];
+  Encoder& to = encoders_[index_of(child)];
   to.key = from.key;
   if (parent.cross_shared && positions != 0)
     std::memcpy(to.hashes.data, from.hashes.data, positions * sizeof(uint64_t));
-  for (uint32_t g = shape_.num_token_groups; g < shape_.num_groups; ++g) {
+  each_group([&](uint32_t g) {
     for (size_t j = 0; j < positions; ++j) {
       const BlockId block = parent.groups[g].blocks.data[j];
       child.groups[g].blocks.data[j] = block;
       blocks_.share(block);
     }
+  });
+}
+
+kvc_status Cross::check(size_t index, const Request& request) const {
+  for (uint32_t g = shape_.num_token_groups; g < shape_.num_groups; ++g) {
+    const BlockPool& pool = blocks_.pool();
+    const PrefixTree& tree = blocks_.tree();
+    NodeId before = root_of(request.ns);
+    for (size_t j = 0; j < request.cross_positions; ++j) {
+      const BlockId id = request.groups[g].blocks.data[j];
+      KVC_CHECK(is_block(id) && pool.exists(raw(id)) && pool[id].pool == shape_.groups[g].pool &&
+                    pool[id].group == g,
+                "request %zu, group %u, position %zu: block %d is not of this group", index, g, j, raw(id));
+      KVC_CHECK(request.cross_pending || pool[id].content == Content::kWritten,
+                "request %zu, group %u: block %d of its encoder is not written", index, g, raw(id));
+      const NodeId node = pool[id].node;
+      KVC_CHECK(!is_node(node) || (request.cross_shared && tree[node].depth == j &&
+                                   (tree[node].parent == before || j == 0 || !is_node(before))),
+                "request %zu, group %u, position %zu: block %d is published elsewhere", index, g, j, raw(id));
+      before = node;
+    }
   }
+  return KVC_OK;
+}
+
+void Cross::digest_tables(const Request& request, DigestHash* out) const {
+  if (request.cross_tokens == 0) return;
+  out->add(request.cross_tokens | uint64_t{request.cross_shared} << 32 |
+           uint64_t{request.cross_pending} << 33 | uint64_t{request.cross_cached} << 34);
+  for (size_t g = shape_.num_token_groups; g < shape_.num_groups; ++g)
+    out->add_bytes(request.groups[g].blocks.data, request.cross_positions * sizeof(BlockId));
 }
 
 }  // namespace kvc

@@ -83,33 +83,17 @@ void add_request(const StateReader& state, const Request& request, DigestHash& o
         uint64_t{request.readmission}}) {
     out.add(value);
   }
-  if (request.headroom != KVC_HEADROOM_NONE) out.add(request.headroom);
-  if (state.shape.reuses_heads()) out.add(request.num_cached);
+  const Features& features = state.requests.features();
+  features.each([&](const auto& feature) { feature.digest_record(request, &out); });
   if (request.junction != 0) out.add(request.junction);
   const uint32_t published = request.published_tokens();
   if (request.known > published)
     out.add_bytes(request.token(published), (request.known - published) * sizeof(int32_t));
   out.add_bytes(request.keys.data, request.num_keys * sizeof(ExtraKey));
-  if (request.cross_tokens != 0) {
-    out.add(request.cross_tokens | uint64_t{request.cross_shared} << 32 |
-            uint64_t{request.cross_pending} << 33 | uint64_t{request.cross_cached} << 34);
-    for (size_t g = state.shape.num_token_groups; g < state.shape.num_groups; ++g)
-      out.add_bytes(request.groups[g].blocks.data, request.cross_positions * sizeof(BlockId));
-  }
+  features.each([&](const auto& feature) { feature.digest_tables(request, &out); });
   for (size_t g = 0; g < state.shape.num_token_groups; ++g) {
     out.add(request.positions == 0 ? 0 : request.groups[g].dropped);
     out.add_bytes(request.groups[g].blocks.data, request.positions * sizeof(BlockId));
-  }
-}
-
-void add_hints(const RequestHints& hints, DigestHash& out) {
-  out.add(hints.count | uint64_t{hints.session_over} << 32);
-  if (hints.session_over) out.add(hints.shared_positions);
-  for (uint32_t i = 0; i < hints.count; ++i) {
-    const HintRange& range = hints.ranges[i];
-    out.add(range.begin | uint64_t{range.end} << 32);
-    out.add(range.until);
-    out.add(range.priority);
   }
 }
 
@@ -141,17 +125,10 @@ uint64_t StateReader::digest() const {
     if (request.building) return;
     out.add(i);
     add_request(*this, request, out);
-    if (shape.has_hints()) add_hints(requests.hints(i), out);
-    if (shape.has_fills()) {
-      out.add(requests.fill(i).wait_until);
-      out.add(request.admitted ? requests.fill(i).end | uint64_t{requests.fill(i).enqueued} << 32 : 0);
-      out.add(request.admitted ? requests.fill(i).admission : 0);
-    }
+    requests.features().each([&](const auto& feature) { feature.digest(request, &out); });
     if (prompts.count() != 0) out.add(prompts.bound(i));
   });
-  if (shape.has_headroom()) {
-    for (size_t i = 0; i < Lengths::kNumCounts; ++i) out.add(requests.lengths().count(i));
-  }
+  requests.features().each([&](const auto& feature) { feature.digest_all(&out); });
   add_deadlines(*this, out);
   prompts.each([&](size_t i, const RegisteredPrompt& prompt) {
     out.add(i);
@@ -167,7 +144,7 @@ uint64_t StateReader::digest() const {
   });
   const Zeroing& zeroing = blocks.zeroing();
   if (zeroing.on()) out.add_bytes(zeroing.blocks(), zeroing.count() * sizeof(int32_t));
-  const CopyList& copies = requests.waiting_copies();
+  const CopyList& copies = requests.copies().list();
   for (size_t i = 0; i < copies.count; ++i) out.add_bytes(&copies.out[i], sizeof copies.out[i]);
   out.add(steps.assigned() - blocks.retired());
   if (blocks.caches() != shape.caches()) out.add(1);  // switched off

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// One fill per content: who computes which known tokens, blocks that steps in flight write, and what happens
-// if they do not. docs/SEMANTICS.md, "Fills".
-#include <algorithm>
+#include "manager/fills.h"
 
-#include "manager/requests.h"
+#include <kvcache/prefix.h>
+
+#include <algorithm>
 
 namespace kvc {
 namespace {
@@ -20,14 +20,14 @@ bool same_keys(const ExtraView& a, const ExtraView& b) {
 }  // namespace
 
 // A request that shares runs behind the step that admits it, else behind those that were issued.
-uint64_t Requests::fills_behind(const Request& request, uint64_t step_id) const {
-  if ((request.flags & KVC_REQUEST_SHARE_FILLING) == 0) return blocks_.retired();
-  return step_id != 0 ? step_id : blocks_.issued();
+void Fills::run_behind(const Request& request, AdmissionPlan* plan) const {
+  if ((request.flags & KVC_REQUEST_SHARE_FILLING) == 0) return;
+  plan->behind = plan->step_id != 0 ? plan->step_id : blocks_.issued();
 }
 
-// After an admission. What it has hit may be filling: a commit beyond it says that all of it is written.
-void Requests::begin_fill(Request& request, size_t num_hits, uint64_t step_id) {
-  for (size_t j = 0; j < num_hits && blocks_.pool().num_filling() != 0; ++j) {
+// What it has hit may be filling: a commit beyond it says that all of it is written.
+void Fills::begin(Request& request, const AdmissionPlan& plan) {
+  for (size_t j = 0; j < plan.slots.length && blocks_.pool().num_filling() != 0; ++j) {
     for (uint32_t g = 0; g < shape_.num_token_groups; ++g) {
       const BlockId block = request.groups[g].blocks.data[j];
       if (!is_block(block) || !blocks_.pool().is_filling(block)) continue;
@@ -36,50 +36,60 @@ void Requests::begin_fill(Request& request, size_t num_hits, uint64_t step_id) {
         request.set_marked(static_cast<uint32_t>(j * shape_.block_size));
     }
   }
-  Fills::Of& fill = fills_[table_.index_of(request)];
+  FillLists::Of& fill = lists_[index_of(request)];
   fill.end = request.known;
-  fill.enqueued = step_id == 0 ? request.num_cached
-                               : static_cast<uint32_t>(admitted_capacity(request, request.num_cached, false));
+  fill.enqueued = plan.step_id == 0
+                      ? request.num_cached
+                      : static_cast<uint32_t>(admitted_capacity(request, request.num_cached, false));
   fill.admission = ++admissions_;
-  follow_fill(request);
+  follow(request);
 }
 
-// The request fills the position after its published ones as long as it knew it when it was admitted.
-void Requests::follow_fill(const Request& request) {
-  const uint32_t index = table_.index_of(request);
-  if (request.next_full <= fills_[index].end && request.published < request.num_hashes) {
-    fills_.list(index, request.hashes.data[request.published]);
+// Whether the request fills the position after its published ones: as long as it knew it when it was
+// admitted.
+bool Fills::fills(const Request& request) const {
+  return request.next_full <= lists_[index_of(request)].end && request.published < request.num_hashes;
+}
+
+void Fills::follow(const Request& request) {
+  const uint32_t index = index_of(request);
+  if (fills(request)) {
+    lists_.list(index, request.hashes.data[request.published]);
   } else {
-    fills_.unlist(index);
+    lists_.unlist(index);
   }
 }
 
 // Whether the first position after a hit is being filled, and by which request, if one does so from here.
-bool Requests::find_fill(const Request& request, const Matcher::Match& hit, uint64_t behind,
-                         uint64_t* filler) const {
+bool Fills::find(const Request& request, const AdmissionPlan& plan, uint64_t* filler) const {
   *filler = 0;
+  const Matcher::Match& hit = plan.hit;
   const size_t next = hit.reached;
   if (next >= hit_limit(request)) return false;
   if (hit.known > next &&
-      blocks_.readable(hit.path[next], behind) != blocks_.tree()[hit.path[next]].resident) {
+      blocks_.readable(hit.path[next], plan.behind) != blocks_.tree()[hit.path[next]].resident) {
     return true;
   }
   const NodeId before = next == 0 ? root_of(request.ns) : hit.path[next - 1];
   const uint64_t first = next * shape_.block_size;
   const auto keys = [&](const Request& of) { return ExtraView(of.key_list(), first, shape_.block_size); };
-  const uint32_t index = fills_.find(request.hashes.data[next], [&](uint32_t i) {
-    const Request& other = table_[i];
+  const uint32_t index = lists_.find(request.hashes.data[next], [&](uint32_t i) {
+    const Request& other = requests_.at(i);
     return &other != &request && other.cursor == before && !stale(other) &&
            std::memcmp(other.token(first), request.token(first), shape_.block_size * sizeof(int32_t)) == 0 &&
            same_keys(keys(other), keys(request));
   });
-  if (index == Fills::kNone) return false;
-  *filler = table_[index].id;
+  if (index == FillLists::kNone) return false;
+  *filler = requests_.at(index).id;
   return true;
 }
 
-kvc_status Requests::wait_for_fill(const Request& request, const Matcher::Match& hit, uint64_t step_id) {
-  const uint64_t until = fills_[table_.index_of(request)].wait_until;
+void Fills::tell(const Request& request, const AdmissionPlan& plan, kvc_probe_info* info) const {
+  find(request, plan, &info->filling_request);
+}
+
+kvc_status Fills::wait(const Request& request, const AdmissionPlan& plan) {
+  const uint64_t until = lists_[index_of(request)].wait_until;
   if (until == 0) return KVC_OK;
   const uint64_t now = blocks_.now();
   if (now == 0) {
@@ -89,9 +99,9 @@ kvc_status Requests::wait_for_fill(const Request& request, const Matcher::Match&
         ull(until));
   }
   uint64_t filler = 0;
-  if (now >= until || !find_fill(request, hit, fills_behind(request, step_id), &filler)) return KVC_OK;
+  if (now >= until || !find(request, plan, &filler)) return KVC_OK;
   ++counters_.filling_waits;
-  const uint64_t first = hit.reached * shape_.block_size;
+  const uint64_t first = plan.hit.reached * shape_.block_size;
   if (filler == 0) {
     return fail(
         KVC_ERROR_FILLING,
@@ -103,24 +113,59 @@ kvc_status Requests::wait_for_fill(const Request& request, const Matcher::Match&
               ull(filler), ull(first), ull(until));
 }
 
-void Requests::enqueue_extension(Request& request, uint32_t capacity_before, uint64_t step_id) {
-  uint32_t& enqueued = fills_[table_.index_of(request)].enqueued;
-  if (enqueued == capacity_before) enqueued = request.capacity;
-  enqueue(request, step_id);
-}
-
-void Requests::enqueue(Request& request, uint64_t step_id) {
+// The tokens whose full blocks the step may publish.
+void Fills::enqueued(const Request& request, uint64_t step_id, uint64_t* tokens) const {
   if ((request.flags & KVC_REQUEST_PUBLISH_ENQUEUED) == 0 || step_id <= blocks_.retired()) return;
-  if (request.committed < uint64_t{request.num_cached} + request.external_tokens)
-    return;  // a transfer fills these
-  const Fills::Of& fill = fills_[table_.index_of(request)];
-  const uint32_t enqueued = fill.enqueued < fill.end ? fill.enqueued : fill.end;
-  if (enqueued < request.next_full) return;
-  // Without memory for it the commit publishes.
-  static_cast<void>(publish_full(request, shape_.by_block.divide(enqueued), false, step_id, true));
+  if (request.committed < transfer_end(request)) return;  // a transfer fills these
+  const FillLists::Of& fill = lists_[index_of(request)];
+  const uint32_t end = fill.enqueued < fill.end ? fill.enqueued : fill.end;
+  if (end >= request.next_full) *tokens = end;
 }
 
-bool Requests::is_filling(const Request& request, size_t position) const {
+void Fills::rekeyed(const Request& request, uint64_t first) {
+  FillLists::Of& fill = lists_[index_of(request)];
+  if (fill.end > first) fill.end = static_cast<uint32_t>(first);
+  follow(request);
+}
+
+kvc_status Fills::check_ahead() const {
+  return fail(KVC_ERROR_UNSUPPORTED,
+              "the manager follows fills, which a commit ahead of its step would end: publish by enqueued "
+              "steps, or commit computed tokens alone");
+}
+
+// A block that is filling is written when all of it is committed, one of the hit not by a transfer; the
+// others of its position are written now.
+bool Fills::marks_all(Request& request) {
+  size_t last = shape_.by_block.divide_up(request.committed);
+  const size_t full = shape_.by_block.divide(request.committed);
+  if (full != last && is_filling(request, full)) {
+    for (uint32_t g = 0; g < shape_.num_token_groups; ++g) {
+      const BlockId block = request.groups[g].blocks.data[full];
+      if (is_block(block) && !blocks_.pool().is_filling(block)) blocks_.mark_written(block);
+    }
+    last = full;
+  }
+  const uint32_t marked = request.marked;
+  const uint32_t own = request.own_from * shape_.block_size;
+  if (is_computed(request, request.committed) || marked >= own) {
+    mark_written(request, last);
+  } else if (own <= last * shape_.block_size) {
+    request.set_marked(own);
+    mark_written(request, last);
+    request.set_marked(marked);
+  }
+  return false;
+}
+
+void Fills::truncated(const Request& request, uint32_t tokens) {
+  FillLists::Of& fill = lists_[index_of(request)];
+  if (fill.end > tokens) fill.end = tokens;
+  if (fill.enqueued > tokens) fill.enqueued = tokens;
+  follow(request);
+}
+
+bool Fills::is_filling(const Request& request, size_t position) const {
   for (uint32_t g = 0; g < shape_.num_token_groups; ++g) {
     const BlockId block = request.groups[g].blocks.data[position];
     if (is_block(block) && blocks_.pool().is_filling(block)) return true;
@@ -128,7 +173,7 @@ bool Requests::is_filling(const Request& request, size_t position) const {
   return false;
 }
 
-bool Requests::holds_filling(const Request& request, uint64_t step_id) const {
+bool Fills::holds_filling(const Request& request, uint64_t step_id) const {
   const BlockPool& pool = blocks_.pool();
   for (size_t j = 0; j < request.positions; ++j) {
     for (uint32_t g = 0; g < shape_.num_token_groups; ++g) {
@@ -142,37 +187,18 @@ bool Requests::holds_filling(const Request& request, uint64_t step_id) const {
   return false;
 }
 
-kvc_status Requests::fail_step(uint64_t step_id, uint64_t* ids, size_t capacity, size_t* count) {
-  size_t affected = 0;
-  bool has_memory = true;
-  const auto each = [&](auto&& visit) {
-    for (size_t i = 0; i < table_.size(); ++i) {
-      Request& request = table_.at(i);
-      if (request.id != 0 && request.admitted && !request.building && holds_filling(request, step_id))
-        visit(request);
-    }
-  };
-  each([&](Request& request) {
-    if (affected < capacity) ids[affected] = request.id;
-    ++affected;
-  });
-  *count = affected;
-  if (affected > capacity) {
-    return fail(KVC_ERROR_BUFFER_TOO_SMALL, "%zu requests are preempted, the array has room for %zu",
-                affected, capacity);
-  }
-  each([&](Request& request) { has_memory = has_memory && reserve_preemption(request); });
-  if (!has_memory) return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory for the tokens of %zu requests", affected);
-  blocks_.fail_fills(step_id);
-  std::sort(ids, ids + affected, [&](uint64_t a, uint64_t b) {
-    return fills_[handle_index(a)].admission < fills_[handle_index(b)].admission;
-  });
-  for (size_t i = 0; i < affected; ++i) {
-    Request& request = *table_.find(ids[i]);
-    request.close_lane();
-    static_cast<void>(preempt(request));
-  }
+kvc_status Fills::check(size_t index, const Request& request) const {
+  const bool fills_now = fills(request);
+  KVC_CHECK(lists_[index_of(request)].listed == fills_now, "request %zu %s, its fill is %slisted", index,
+            fills_now ? "fills" : "does not fill", fills_now ? "not " : "");
   return KVC_OK;
+}
+
+void Fills::digest(const Request& request, DigestHash* out) const {
+  const FillLists::Of& fill = lists_[index_of(request)];
+  out->add(fill.wait_until);
+  out->add(request.admitted ? fill.end | uint64_t{fill.enqueued} << 32 : 0);
+  out->add(request.admitted ? fill.admission : 0);
 }
 
 }  // namespace kvc

@@ -1,70 +1,66 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which requests are filling what: for each request that has known tokens to compute at its admission, the
-// first position that it has not published. Others that need the same position next find it here and may
-// wait. Requests keeps it; O(1) each. Empty without KVC_MANAGER_FILLS.
+// One fill per content, with KVC_MANAGER_FILLS: who computes which known tokens, which blocks steps in flight
+// write, and who waits for them. docs/SEMANTICS.md, "Fills".
 #pragma once
-#include "base/memory.h"
+#include "manager/feature.h"
+#include "request/fill_lists.h"
 
 namespace kvc {
 
-class Fills {
+class Fills : public Feature {
  public:
-  static constexpr uint32_t kNone = UINT32_MAX;
+  using Feature::Feature;
+  bool on() const { return shape_.has_fills(); }
+  [[nodiscard]] bool create(Memory& memory) { return lists_.create(memory, shape_.max_requests); }
 
-  // What a manager with fills keeps of a request.
-  struct Of {
-    uint64_t key;         // of the position that it fills
-    uint64_t wait_until;  // as configured
-    uint64_t admission;   // 1, 2, ... in the order of admissions and forks
-    uint32_t end;         // tokens known at its admission: those are computed without being sampled
-    uint32_t enqueued;    // tokens up to which steps gave slots, without a gap
-    uint32_t next, prev;  // in the bucket, by index; in none if listed is false
-    bool listed;
-  };
+  // Whether a request holds what steps from `step_id` on were to write; which of two was admitted first.
+  bool holds_filling(const Request& request, uint64_t step_id) const;
+  bool came_before(uint32_t a, uint32_t b) const { return lists_[a].admission < lists_[b].admission; }
 
-  [[nodiscard]] bool create(Memory& memory, size_t max_requests) {
-    size_t buckets = 1;
-    while (buckets < max_requests) buckets *= 2;
-    if (!of_.create(memory, max_requests) || !buckets_.create(memory, buckets)) return false;
-    for (size_t i = 0; i < buckets; ++i) buckets_[i] = kNone;
-    return true;
+  void created(const Request& request) { lists_[index_of(request)] = {}; }
+  void configured(const Request& request, const kvc_request_config& config) {
+    lists_[index_of(request)].wait_until = config.wait_until_ns;
   }
-
-  Of& operator[](uint32_t request) { return of_[request]; }
-  const Of& operator[](uint32_t request) const { return of_[request]; }
-
-  // The request now fills the position with this key.
-  void list(uint32_t request, uint64_t key) {
-    unlist(request);
-    uint32_t& head = buckets_[bucket_of(key)];
-    Of& of = of_[request];
-    of.key = key;
-    of.next = head;
-    of.prev = kNone;
-    of.listed = true;
-    if (head != kNone) of_[head].prev = request;
-    head = request;
+  void run_behind(const Request& request, AdmissionPlan* plan) const;
+  void tell(const Request& request, const AdmissionPlan& plan, kvc_probe_info* info) const;
+  kvc_status wait(const Request& request, const AdmissionPlan& plan);
+  void begin(Request& request, const AdmissionPlan& plan);
+  void extended(const Request& request, uint32_t capacity_before) {
+    uint32_t& enqueued = lists_[index_of(request)].enqueued;
+    if (enqueued == capacity_before) enqueued = request.capacity;
   }
-  void unlist(uint32_t request) {
-    Of& of = of_[request];
-    if (!of.listed) return;
-    of.listed = false;
-    (of.prev == kNone ? buckets_[bucket_of(of.key)] : of_[of.prev].next) = of.next;
-    if (of.next != kNone) of_[of.next].prev = of.prev;
+  void enqueued(const Request& request, uint64_t step_id, uint64_t* tokens) const;
+  void rekeyed(const Request& request, uint64_t first);
+  kvc_status check_ahead() const;
+  // What a transfer has written says nothing of the steps that write the hit.
+  bool is_computed(const Request& request, uint32_t committed) const {
+    return committed > transfer_end(request);
   }
-  // The last request that was listed with this key, of those that `accept` takes, or kNone.
-  template <typename Accept>
-  uint32_t find(uint64_t key, Accept&& accept) const {
-    uint32_t i = buckets_[bucket_of(key)];
-    while (i != kNone && !(of_[i].key == key && accept(i))) i = of_[i].next;
-    return i;
+  bool marks_all(Request& request);
+  void published(const Request& request, size_t, size_t) { follow(request); }
+  // A step may publish what the request fills.
+  bool opens_lane(const Request& request) const { return !lists_[index_of(request)].listed; }
+  void truncated(const Request& request, uint32_t tokens);
+  void ended(const Request& request, bool) { lists_.unlist(index_of(request)); }
+  void forked(const Request& parent, const Request& child) {
+    FillLists::Of& fill = lists_[index_of(child)];
+    fill.wait_until = lists_[index_of(parent)].wait_until;
+    fill.admission = ++admissions_;
   }
+  void publish_ahead(const Request& request, uint32_t* tokens) const {
+    *tokens = std::min(lists_[index_of(request)].end, request.capacity);
+  }
+  kvc_status check(size_t index, const Request& request) const;
+  void digest(const Request& request, DigestHash* out) const;
 
  private:
-  size_t bucket_of(uint64_t key) const { return (key ^ key >> 32) & (buckets_.size() - 1); }
+  bool fills(const Request& request) const;
+  void follow(const Request& request);
+  bool find(const Request& request, const AdmissionPlan& plan, uint64_t* filler) const;
+  bool is_filling(const Request& request, size_t position) const;
 
-  Array<Of> of_;  // by index of the request
-  Array<uint32_t> buckets_;
+  FillLists lists_;
+  uint64_t admissions_ = 0;  // and forks
 };
 
 }  // namespace kvc

@@ -7,13 +7,10 @@
 
 namespace kvc {
 
-void Requests::share_blocks(Request& parent, Request& child, size_t positions) {
-  const uint32_t copied = states_inside(parent);
+void Requests::share_blocks(const Request& parent, Request& child, size_t positions) {
   for (uint32_t g = 0; g < shape_.num_token_groups; ++g) {
     child.groups[g].dropped = std::min(parent.groups[g].dropped, shape_.dropped_below(g, parent.committed));
-    const size_t shared = positions - (copied >> g & 1);
-    if (shared != positions) copy_state(parent, child, g);
-    for (size_t j = 0; j < shared; ++j) {
+    for (size_t j = 0; j < positions; ++j) {
       const BlockId block = parent.groups[g].blocks.data[j];
       child.groups[g].blocks.data[j] = block;
       if (is_block(block)) blocks_.share(block);
@@ -22,13 +19,8 @@ void Requests::share_blocks(Request& parent, Request& child, size_t positions) {
 }
 
 kvc_status Requests::fork(Request& parent, uint64_t* child_id) {
-  if (shape_.has_cross() && parent.cross_pending) {  // two requests would write the same blocks
-    return fail(
-        KVC_ERROR_BUSY,
-        "the encoder's %llu tokens of the request are not written yet; compute and commit a token first",
-        ull(parent.cross_tokens));
-  }
-  if (!has_windows(parent, parent.committed)) {
+  KVC_TRY(features_.check([&](const auto& feature) { return feature.check_fork(parent); }));
+  if (!returns_.has_windows(parent, parent.committed)) {
     return fail(KVC_ERROR_BUSY,
                 "the transfer of the request is not committed: a fork would lack the window before token %u; "
                 "commit %llu tokens first",
@@ -46,11 +38,13 @@ kvc_status Requests::fork(Request& parent, uint64_t* child_id) {
   if (!child.tail.reserve(arena_, unpublished + 2 * shape_.block_size, 0) ||
       !reserve_tables(child, positions) ||
       !child.keys.reserve(arena_, num_keys + parent.ends_inside_key(parent.committed), 0) ||
-      !gather_tokens(parent, published) || (shape_.has_cross() && !reserve_cross_fork(parent, child))) {
+      !gather_tokens(parent, published)) {
     discard(child);
     return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory for a fork of %u tokens", parent.committed);
   }
-  if (const kvc_status status = check_fork_states(parent); status != KVC_OK) {
+  if (const kvc_status status =
+          features_.check([&](auto& feature) { return feature.reserve_fork(parent, child); });
+      status != KVC_OK) {
     discard(child);
     return status;
   }
@@ -59,23 +53,12 @@ kvc_status Requests::fork(Request& parent, uint64_t* child_id) {
   if (num_keys != 0) std::memcpy(child.keys.data, parent.keys.data, num_keys * sizeof(ExtraKey));
   child.fork_from(parent, positions, published, num_keys);
   child.cut_keys(child.known);
-  if (shape_.has_hints()) {
-    RequestHints& hints = hints_[table_.index_of(child)];
-    hints = hints_[table_.index_of(parent)];
-    hints.session_over = false;
-  }
-  if (shape_.has_fills()) {
-    fills_[table_.index_of(child)].wait_until = fills_[table_.index_of(parent)].wait_until;
-    fills_[table_.index_of(child)].admission = ++admissions_;
-  }
   blocks_.move_cursor(&child.cursor, cursor_at(parent, published));
   child.set_chain(is_node(child.cursor) ? blocks_.tree()[child.cursor].key : matcher_.root(child.ns),
                   child.published);
   share_blocks(parent, child, positions);
-  if (shape_.has_cross()) [[unlikely]]
-    fork_cross(parent, child);
-  ++num_admitted_;
-  blocks_.count_admitted(child.ns, 1);
+  features_.each([&](auto& feature) { feature.forked(parent, child); });
+  admissions_.count(child, true);
   table_.publish(child);
   *child_id = child.id;
   return KVC_OK;

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hints of requests: ranges of their positions, and the end of their sessions.
-#include "manager/requests.h"
+#include "manager/hints.h"
 
 namespace kvc {
 
-kvc_status Requests::check_hint(uint32_t priority, uint64_t until) const {
+kvc_status Hints::check_range(uint32_t priority, uint64_t until) const {
   if (priority > kMaxPriority)
     return invalid("priority is %u; priorities go from 0 to %u", priority, kMaxPriority);
   if (until == 0 || until > blocks_.now()) return KVC_OK;
@@ -13,10 +12,10 @@ kvc_status Requests::check_hint(uint32_t priority, uint64_t until) const {
       ull(until), ull(blocks_.now()));
 }
 
-kvc_status Requests::set_priority(Request& request, const HintRange& range) {
-  KVC_TRY(check_hint(range.priority, range.until));
+kvc_status Hints::set_priority(const Request& request, const HintRange& range) {
+  KVC_TRY(check_range(range.priority, range.until));
   if (range.begin >= range.end) return KVC_OK;  // no position has its last token there
-  RequestHints& hints = hints_[table_.index_of(request)];
+  RequestHints& hints = of_[index_of(request)];
   if (!hints.has_room(range)) {
     return fail(
         KVC_ERROR_LIMIT,
@@ -24,20 +23,20 @@ kvc_status Requests::set_priority(Request& request, const HintRange& range) {
         ull(request.id), RequestHints::kMaxRanges);
   }
   hints.add(range);
-  if (request.admitted) apply_hints(request, range.begin, range.end);
+  if (request.admitted) apply(request, range.begin, range.end);
   return KVC_OK;
 }
 
-kvc_status Requests::end_session(Request& request, uint64_t shared_tokens) {
-  RequestHints& hints = hints_[table_.index_of(request)];
+kvc_status Hints::end_session(const Request& request, uint64_t shared_tokens) {
+  RequestHints& hints = of_[index_of(request)];
   hints.session_over = true;
   hints.shared_positions = shape_.positions_within(shared_tokens);
   return KVC_OK;
 }
 
 // To the published positions [begin, end) of an admitted request, the last first.
-void Requests::apply_hints(const Request& request, size_t begin, size_t end) {
-  const RequestHints& hints = hints_[table_.index_of(request)];
+void Hints::apply(const Request& request, size_t begin, size_t end) {
+  const RequestHints& hints = of_[index_of(request)];
   if (hints.count == 0 || stale(request)) return;
   NodeId node = request.cursor;
   for (size_t j = request.published; j-- > begin; node = blocks_.tree()[node].parent) {
@@ -47,10 +46,9 @@ void Requests::apply_hints(const Request& request, size_t begin, size_t end) {
   }
 }
 
-// The request has released its blocks, if it had any; its cursor is still there.
-void Requests::demote_tail(const Request& request) {
-  const RequestHints& hints = hints_[table_.index_of(request)];
-  if (!hints.session_over) return;
+void Hints::ended(const Request& request, bool over) {
+  const RequestHints& hints = of_[index_of(request)];
+  if (!over || !hints.session_over) return;
   if (request.admitted) {
     if (!stale(request)) blocks_.demote(request.cursor, hints.shared_positions, 1);
     return;
@@ -59,6 +57,24 @@ void Requests::demote_tail(const Request& request) {
   const Prompt prompt{request.tail.data, request.hashes.data, request.key_list(), request.ns,
                       blocks_.namespaces().epoch(request.ns)};
   blocks_.demote(blocks_.tree().last_known(prompt, request.num_hashes), hints.shared_positions, 0);
+}
+
+void Hints::forked(const Request& parent, const Request& child) {
+  RequestHints& hints = of_[index_of(child)];
+  hints = of_[index_of(parent)];
+  hints.session_over = false;
+}
+
+void Hints::digest(const Request& request, DigestHash* out) const {
+  const RequestHints& hints = of_[index_of(request)];
+  out->add(hints.count | uint64_t{hints.session_over} << 32);
+  if (hints.session_over) out->add(hints.shared_positions);
+  for (uint32_t i = 0; i < hints.count; ++i) {
+    const HintRange& range = hints.ranges[i];
+    out->add(range.begin | uint64_t{range.end} << 32);
+    out->add(range.until);
+    out->add(range.priority);
+  }
 }
 
 }  // namespace kvc

@@ -63,6 +63,7 @@ size_t Blocks::demote(NodeId last, size_t first, uint32_t own_cursors) {
 }
 
 bool Blocks::evict_for_node(uint32_t ns) {
+  if (!shape_.has_hints()) return false;
   constexpr size_t kMost = 256;  // victims
   size_t evicted = 0;
   for (uint32_t p = 0; p < shape_.num_pools; ++p) {

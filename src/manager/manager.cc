@@ -123,7 +123,7 @@ kvc_status Manager::set_prefix_caching(bool on) {
   if (on && !shape_.caches())
     return fail(KVC_ERROR_UNSUPPORTED, "the manager was created with KVC_MANAGER_NO_PREFIX_CACHE");
   return change([&] {
-    if (!on) requests_.stop_publishing_all();
+    if (!on) requests_.publications().stop_all();
     return blocks_.set_caches(on), KVC_OK;
   });
 }
@@ -132,13 +132,13 @@ kvc_status Manager::set_quota(uint64_t namespace_id, uint32_t pool, uint64_t min
   return change([&]() -> kvc_status {
     uint32_t ns = 0;
     KVC_TRY(blocks_.find_share(namespace_id, &ns));
-    return blocks_.set_quota(ns, pool, min, max, requests_.num_admitted_of(ns));
+    return blocks_.set_quota(ns, pool, min, max, requests_.admissions().num_admitted_of(ns));
   });
 }
 
 const char* Manager::take_warning() {
   const std::lock_guard lock(monitor_.mutex());
-  return requests_.take_warning();
+  return requests_.publications().take_warning();
 }
 
 // The tokens are joined and hashed without the lock.
@@ -183,7 +183,7 @@ kvc_status Manager::commit_tokens(uint64_t id, uint64_t num_committed) {
     return KVC_OK;
   }
   KVC_TRY(requests_.find(id, true, &request));
-  const kvc_status status = requests_.commit(*request, num_committed);
+  const kvc_status status = requests_.commit(*request, num_committed, num_committed);
   requests_.open_lane(*request);
   return status;
 }
@@ -217,7 +217,7 @@ kvc_status Manager::admit_batch(const uint64_t* ids, size_t count, uint64_t* cac
     return first;
   }
   CopyList none;  // their hits end at full blocks
-  batch.admit(0, none);
+  batch.admit(none);
   for (size_t i = 0; i < count && cached != nullptr; ++i) cached[i] = requests_.peek(ids[i])->num_cached;
   return KVC_OK;
 }
@@ -242,7 +242,7 @@ kvc_status Manager::check_quiet(kvc_status in_flight) const {
   if (stepper_.assigned() > blocks_.retired()) {
     return fail(in_flight, "step %llu is in flight; retire it first", ull(stepper_.assigned()));
   }
-  if (const size_t waiting = requests_.waiting_copies().count; waiting != 0)
+  if (const size_t waiting = requests_.copies().list().count; waiting != 0)
     return fail(KVC_ERROR_BUSY, "%zu copies are waiting; take them first", waiting);
   if (const size_t waiting = blocks_.zeroing().count(); waiting != 0)
     return fail(KVC_ERROR_BUSY, "%zu blocks are to be cleared; take them first", waiting);
@@ -299,7 +299,7 @@ kvc_status Manager::resize(uint32_t pool, uint64_t size, kvc_block_copy* moves, 
 
 // BUSY unless all blocks are free or cached.
 kvc_status Manager::check_idle() const {
-  if (const uint64_t admitted = requests_.num_admitted(); admitted != 0)
+  if (const uint64_t admitted = requests_.admissions().num_admitted(); admitted != 0)
     return fail(KVC_ERROR_BUSY, "%llu requests are admitted; preempt or free them first", ull(admitted));
   KVC_TRY(check_quiet());
   uint64_t held = 0, pinned = 0;
@@ -341,14 +341,14 @@ kvc_status Manager::take_over(Manager& old, kvc_rebuild* out) {
 
 kvc_status Manager::take_pending(kvc_pending_work* work) {
   return change([&]() -> kvc_status {
-    work->num_copies = requests_.num_copies();
+    work->num_copies = requests_.copies().list().count;
     work->num_zero_blocks = blocks_.num_zero_blocks();
     if (work->num_copies > work->copy_capacity || work->num_zero_blocks > work->zero_capacity) {
       return fail(KVC_ERROR_BUFFER_TOO_SMALL,
                   "%zu copies and %zu blocks to clear are pending; the arrays have room for %zu and %zu",
                   work->num_copies, work->num_zero_blocks, work->copy_capacity, work->zero_capacity);
     }
-    requests_.take_copies(work->copies);
+    requests_.copies().take(work->copies);
     blocks_.take_zero_blocks(work->zero_blocks);
     return KVC_OK;
   });
@@ -359,7 +359,7 @@ kvc_status Manager::probe_request(uint64_t id, kvc_probe_info* info) {
   const Request* request = requests_.peek(id);
   if (request == nullptr) return Requests::not_found(id);
   if (request->admitted) return Requests::already_admitted(id);
-  return requests_.probe(*request, info);
+  return requests_.admissions().probe(*request, info);
 }
 
 uint64_t Manager::prefix_key(uint64_t id, size_t num_blocks) {

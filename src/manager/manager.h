@@ -3,7 +3,8 @@
 // calls. Behaviour: docs/SEMANTICS.md. Reading guide:
 //   Blocks         blocks.h          the only part that moves blocks
 //   Matcher        matcher.h         finds how much of a prompt is cached
-//   Requests       requests.h        creates, admits, extends, commits, truncates, forks, preempts, frees
+//   Requests       requests.h        creates, extends, commits, truncates, forks, preempts, frees
+//   Admissions, Publications, Returns, Features   parts of Requests, a header each
 //   TableRows      table_rows.h      the rows of block tables that steps keep up to date
 //   Stepper, Batch stepper.h         carry out many of these; see the manager through SchedulerView
 //   Pins, ExternalBlocks             what is held without a request
@@ -98,7 +99,7 @@ class Manager {
 
   uint64_t expected_tokens(uint32_t headroom, uint64_t generated) {
     const std::lock_guard lock(monitor_.mutex());
-    return requests_.expected_tokens(headroom, generated);
+    return requests_.features().get<Headroom>().expected_tokens(headroom, generated);
   }
 
   kvc_status step(StepPlan& plan) { return stepper_.step(plan); }
@@ -118,11 +119,11 @@ class Manager {
   kvc_status read_contents(bool requests, Contents* out, const std::function<void()>& between = {});
   uint64_t longest_admission() {
     const std::lock_guard lock(monitor_.mutex());
-    return requests_.longest_admission();
+    return requests_.admissions().longest();
   }
 
   kvc_status probe(const TokenSpan& tokens, kvc_probe_info* info) {
-    return matcher_.probe(tokens, requests_.num_admitted(), info);
+    return matcher_.probe(tokens, requests_.admissions().num_admitted(), info);
   }
   kvc_status probe_request(uint64_t id, kvc_probe_info* info);
   // A key of the first blocks of a waiting request: equal keys, equal blocks. 0 if it has no such blocks.
@@ -142,10 +143,10 @@ class Manager {
   // Hints (retention.cc), for managers that have them; the time, for all.
   kvc_status set_time(uint64_t now_ns);
   kvc_status set_priority(uint64_t id, const HintRange& range) {
-    return change(id, false, [&](Request& request) { return requests_.set_priority(request, range); });
+    return change(id, false, [&](Request& request) { return hints().set_priority(request, range); });
   }
   kvc_status end_session(uint64_t id, uint64_t shared_tokens) {
-    return change(id, false, [&](Request& request) { return requests_.end_session(request, shared_tokens); });
+    return change(id, false, [&](Request& request) { return hints().end_session(request, shared_tokens); });
   }
   kvc_status set_prefix_priority(const TokenSpan& tokens, const HintRange& range, uint64_t* num_tokens);
   kvc_status demote_prefix(const TokenSpan& tokens, uint64_t first_token, uint64_t* num_tokens);
@@ -240,6 +241,7 @@ class Manager {
     const Guard lock(monitor_);
     return call(scratch);
   }
+  Hints& hints() { return requests_.features().get<Hints>(); }
   SchedulerView view() { return SchedulerView(monitor_, blocks_, requests_); }
 
   const Shape shape_;

@@ -148,7 +148,7 @@ kvc_status OffloadView::read_prompt(uint64_t id, Prompt* out) const {
   out->namespace_id = request->ns == 0 ? 0 : namespaces.id(request->ns);
   out->epoch = namespaces.epoch(request->ns);
   out->root = namespaces[request->ns].digest;
-  out->most_cached = requests_.most_cached(*request);
+  out->most_cached = requests_.hit_limit_tokens(*request);
   out->num_tokens = std::min<size_t>(request->known, out->token_capacity);
   std::copy_n(request->token(0), out->num_tokens, out->tokens);
   const uint32_t num_keys = request->keys_within(static_cast<uint32_t>(out->num_tokens));

@@ -503,7 +503,8 @@ class ContentsReader {
     Contents::RequestBond bond = {};
     bond.cross_tokens = request.cross_tokens;
     if (request.cross_tokens != 0 && request.cross_shared)
-      std::memcpy(bond.cross_digest, state_.requests.cross(index).key.digest, sizeof bond.cross_digest);
+      std::memcpy(bond.cross_digest, state_.requests.features().get<Cross>().encoder(index).key.digest,
+                  sizeof bond.cross_digest);
     if (const uint32_t prompt = state_.prompts.bound(index); prompt != 0 && prompt <= prompt_of_.size())
       bond.prompt = prompt_of_[prompt - 1];
     out_.bonds.push_back(bond);

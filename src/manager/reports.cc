@@ -33,11 +33,11 @@ kvc_status StateReader::request_info(uint64_t id, kvc_request_info* info) const 
   info->lost_group = request->lost_group;
   info->lost_reason = request->lost_reason;
   info->min_truncate_tokens = request->known == 0 ? 0
-                              : request->admitted ? requests.restorable(*request, 1).higher
+                              : request->admitted ? requests.returns().restorable(*request, 1).higher
                                                   : 1;
   info->admitted = request->admitted;
   info->flags = request->flags;
-  info->next_checkpoint = requests.next_checkpoint(*request);
+  info->next_checkpoint = requests.features().get<States>().next_checkpoint(*request);
   info->cross_tokens = request->cross_tokens;
   info->num_cross_cached = request->cross_cached ? request->cross_tokens : 0;
   return KVC_OK;
@@ -116,13 +116,13 @@ kvc_status StateReader::pool_info(uint32_t p, kvc_pool_info* info) const {
 }
 
 kvc_status StateReader::lost_reuse(uint32_t group, kvc_lost_reuse* info) const {
-  const LostCounters& lost = requests.lost(group);
+  const LostCounters& lost = requests.admissions().lost(group);
   info->admissions = lost.admissions;
   info->block_tokens = lost.tokens[KVC_LOST_BLOCK - 1];
   info->window_tokens = lost.tokens[KVC_LOST_WINDOW - 1];
   info->state_tokens = lost.tokens[KVC_LOST_STATE - 1];
   info->agreement_tokens = lost.tokens[KVC_LOST_AGREEMENT - 1];
-  info->node_tokens = requests.node_tokens();
+  info->node_tokens = requests.publications().node_tokens();
   return KVC_OK;
 }
 

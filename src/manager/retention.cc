@@ -16,7 +16,7 @@ kvc_status Manager::set_prefix_priority(const TokenSpan& tokens, const HintRange
                                         uint64_t* num_tokens) {
   return look_up(tokens, [&](LookupScratch& prefix) -> kvc_status {
     Prompt prompt;
-    KVC_TRY(requests_.check_hint(range.priority, range.until));
+    KVC_TRY(hints().check_range(range.priority, range.until));
     KVC_TRY(prefix.look(&prompt));
     size_t hinted = 0;
     for (size_t j = blocks_.tree().walk(prompt, prefix.num_blocks(), 0, prefix.path()); j-- > range.begin;) {

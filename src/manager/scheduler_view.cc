@@ -10,7 +10,7 @@ kvc_status SchedulerView::create(const TokenSpan& prompt, const kvc_request_conf
   KVC_TRY(build(prompt, config, &request));
   const Guard guard = lock();
   if (admit_now) {
-    if (const kvc_status status = requests_.admit(*request, max_positions, step_id, copies);
+    if (const kvc_status status = requests_.admissions().admit(*request, max_positions, step_id, copies);
         status != KVC_OK) {
       requests_.discard(*request);
       return status;
@@ -54,7 +54,8 @@ kvc_status SchedulerView::admit(uint64_t id, uint64_t* num_cached, size_t max_po
   if (request->admitted) return Requests::already_admitted(id);
   const uint32_t own_slots = request->slots;
   if (slots != 0) request->slots = static_cast<uint32_t>(slots);
-  if (const kvc_status status = requests_.admit(*request, max_positions, step_id, copies); status != KVC_OK) {
+  if (const kvc_status status = requests_.admissions().admit(*request, max_positions, step_id, copies);
+      status != KVC_OK) {
     request->slots = own_slots;
     return status;
   }

@@ -4,6 +4,7 @@
 #pragma once
 #include "manager/batch.h"
 #include "manager/monitor.h"
+#include "manager/requests.h"
 
 namespace kvc {
 
@@ -49,7 +50,7 @@ class SchedulerView {
     return requests_.learn(request, tokens, count);
   }
   kvc_status commit(Request& request, uint64_t num_committed) const {
-    return requests_.commit(request, num_committed);
+    return requests_.commit(request, num_committed, num_committed);
   }
   kvc_status extend(Request& request, uint64_t capacity, CopyList& copies) const {
     return requests_.extend(request, capacity, &copies);
@@ -63,15 +64,12 @@ class SchedulerView {
   int64_t append_usual(Request& request, int32_t token) const {
     return requests_.append_usual(request, token);
   }
-  void enqueue(Request& request, uint64_t step_id) const {
-    if (step_id != 0 && requests_.shape().has_fills()) [[unlikely]]
-      requests_.enqueue(request, step_id);
-  }
+  void enqueue(Request& request, uint64_t step_id) const { requests_.enqueue(request, step_id); }
   void enqueue_extension(Request& request, uint32_t capacity_before, uint64_t step_id) const {
-    if (requests_.shape().has_fills()) [[unlikely]]
-      requests_.enqueue_extension(request, capacity_before, step_id);
+    requests_.features().each([&](auto& feature) { feature.extended(request, capacity_before); });
+    requests_.enqueue(request, step_id);
   }
-  Batch batch() const { return Batch(requests_, blocks_); }
+  Batch batch() const { return Batch(requests_.admissions()); }
   void publish(Request& request) const { requests_.publish(request); }
   void discard(Request& request) const { requests_.discard(request); }
   Request& record(size_t index) const { return requests_.record(index); }
@@ -90,14 +88,14 @@ class SchedulerView {
   // The step may be in flight from now on: what is released waits for it, the sources of its copies first.
   void issue(uint64_t step_id, const CopyList& copies) const {
     blocks_.issue(step_id);
-    requests_.release_sources(copies);
+    requests_.copies().release_sources(copies);
   }
 
   // The lane of a request: see Request.
   void open_lane(Request& request) const { requests_.open_lane(request); }
   void lane_commit(Request& request, uint64_t committed) const { requests_.lane_commit(request, committed); }
   void prefetch_growth(const Request& request) const { requests_.prefetch_growth(request); }
-  void prefetch_publication(Request& request) const { requests_.prefetch_publication(request); }
+  void prefetch_publication(Request& request) const { requests_.publications().prefetch(request); }
 
  private:
   uint32_t class_of(uint64_t waiting, uint64_t namespace_id) const;

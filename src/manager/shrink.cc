@@ -1,113 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
-// Requests that give blocks back: freed, preempted, truncated. The order of release decides the order of
-// eviction: docs/SEMANTICS.md.
+// Requests that give blocks back: freed, preempted, truncated.
 #include <algorithm>
 
 #include "manager/requests.h"
 
 namespace kvc {
 
-// The next boundary below a position: where a later hit may end. 0 is the last.
-size_t Requests::boundary_below(const Request& request, size_t position) const {
-  const uint32_t block_size = shape_.block_size;
-  size_t best = 0;
-  const auto consider = [&](size_t boundary) {
-    if (boundary < position && boundary > best) best = boundary;
-  };
-  consider(request.published);
-  if (position > request.published) return best;  // what lies behind the published end is one segment
-  if (request.prompt_len != 0) consider((request.prompt_len - 1) / block_size);
-  for (size_t g = 0; g < shape_.num_token_groups; ++g) {
-    const size_t step = shape_.groups[g].retention / block_size;
-    if (step != 0 && position != 0) consider((position - 1) / step * step);
-  }
-  return best;
-}
-
-// What a window has returned near an end where hits are likely was of use until now: it stays as long as the
-// full-attention blocks that such a hit needs as well.
-void Requests::renew_window(const Request& request, const NearEnds& near, uint32_t group, size_t position) {
-  if (position >= request.published || !near.has(position) || !serves_later(request, group, position)) return;
-  const BlockId full = request.groups[__builtin_ctz(shape_.full_groups)].blocks.data[position];
-  const NodeId node = blocks_.pool()[full].node;
-  if (is_node(node)) blocks_.renew(node, group);
-}
-
-void Requests::release_windows(Request& request, const NearEnds* near, size_t begin, size_t end,
-                               bool of_old_epoch) {
-  const uint64_t published = request.published_tokens();
-  for (size_t j = end; j-- > begin;) {
-    for (uint32_t windows = shape_.window_groups; windows != 0; windows &= windows - 1) {
-      const auto g = static_cast<uint32_t>(__builtin_ctz(windows));
-      const BlockId block = request.groups[g].blocks.data[j];
-      if (!is_block(block)) {
-        renew_window(request, near[g], g, j);
-        continue;
-      }
-      const bool serves_end =
-          j < request.published && j >= shape_.groups[g].window_start(published, shape_.block_size);
-      const bool serves = serves_end || serves_later(request, g, j);
-      blocks_.release(block, serves ? Keep::kPublished : Keep::kNot, request.ns, of_old_epoch);
-    }
-  }
-}
-
-void Requests::release_full(Request& request, size_t begin, size_t end, bool of_old_epoch) {
-  const uint32_t full = shape_.full_groups;
-  if (!of_old_epoch && (full & (full - 1)) == 0 && full != 0) {
-    const auto g = static_cast<uint32_t>(__builtin_ctz(full));
-    blocks_.release_run(g, request.groups[g].blocks.data, begin, end, request.ns);
-    return;
-  }
-  for (size_t j = end; j-- > begin;) {
-    for (uint32_t groups = full; groups != 0; groups &= groups - 1) {
-      blocks_.release(request.groups[__builtin_ctz(groups)].blocks.data[j], Keep::kPublished, request.ns,
-                      of_old_epoch);
-    }
-  }
-}
-
-void Requests::release_blocks_of(Request& request) {
-  const bool of_old_epoch = stale(request);
-  NearEnds near[kMaxGroups];
-  for (uint32_t windows = shape_.window_groups; windows != 0; windows &= windows - 1) {
-    const auto g = static_cast<uint32_t>(__builtin_ctz(windows));
-    const bool renews = !of_old_epoch && shape_.full_groups != 0 && (shape_.state_groups >> g & 1) == 0;
-    near[g] = renews ? near_ends(request, g) : NearEnds{SIZE_MAX, 0, 0};
-  }
-  if (shape_.window_groups == 0) release_full(request, 0, request.positions, of_old_epoch);
-  for (size_t end = shape_.window_groups == 0 ? 0 : request.positions; end != 0;) {
-    const size_t begin = boundary_below(request, end);
-    release_windows(request, near, begin, end, of_old_epoch);
-    release_full(request, begin, end, of_old_epoch);
-    end = begin;
-  }
-  if (shape_.has_cross()) [[unlikely]]
-    release_cross(request, of_old_epoch);
-}
-
-void Requests::end_admission(Request& request, bool ends) {
+void Requests::end_admission(Request& request, bool over) {
   prompts_.keep(table_.index_of(request));
-  release_blocks_of(request);
-  drop_copies();
-  if (ends && shape_.has_hints()) [[unlikely]]
-    demote_tail(request);
+  returns_.release(request);
+  features_.each([&](auto& feature) { feature.released(request, stale(request)); });
+  copies_.drop_released();
+  features_.each([&](auto& feature) { feature.ended(request, over); });
   blocks_.move_cursor(&request.cursor, kNoNode);
   request.end_admission();
-  if (shape_.has_fills()) [[unlikely]]
-    fills_.unlist(table_.index_of(request));
   rows_.forget(request);
-  --num_admitted_;
-  blocks_.count_admitted(request.ns, uint64_t{0} - 1);
+  admissions_.count(request, false);
 }
 
 kvc_status Requests::end(Request& request) {
-  if (shape_.has_headroom()) [[unlikely]]
-    note_length(request);
   if (request.admitted) {
     end_admission(request, true);
-  } else if (shape_.has_hints()) [[unlikely]] {
-    demote_tail(request);
+  } else {
+    features_.each([&](auto& feature) { feature.ended(request, true); });
   }
   discard(request);
   return KVC_OK;
@@ -151,42 +66,42 @@ kvc_status Requests::preempt(Request& request) {
   }
   end_admission(request, false);
   request.set_chain(matcher_.root(request.ns), 0);
-  hash_known(request);
+  publications_.hash_known(request);
   ++counters_.preemptions;
   return KVC_OK;
 }
 
-// What a group has returned lies between its sinks and its window: a possible length ends in the sinks, its
-// window begins behind what is gone, or a chunk begins there. There is always a higher one, the committed
-// length. The lower one may be 0.
-Requests::Restorable Requests::restorable(const Request& request, uint64_t tokens) const {
-  Restorable near{tokens, tokens};
-  for (bool again = true; again;) {
-    again = false;
-    for (uint32_t windows = shape_.window_groups; windows != 0; windows &= windows - 1) {
-      const auto g = static_cast<uint32_t>(__builtin_ctz(windows));
-      if ((shape_.state_groups >> g & 1) != 0) {  // there is only the present state
-        if (near.lower != 0 && near.lower < request.committed) near.lower = 0, again = true;
-        if (near.higher != 0 && near.higher < request.committed)
-          near.higher = request.committed, again = true;
-        continue;
-      }
-      const GroupShape& shape = shape_.groups[g];
-      const uint64_t dropped = request.groups[g].dropped;
-      if (dropped <= shape.sinks) continue;
-      const uint64_t sinks_end = uint64_t{shape.sinks} * shape_.block_size;
-      const uint64_t window_begin = shape.window_passes(dropped, shape_.block_size);
-      const auto is_gone = [&](uint64_t n) {
-        return n > sinks_end && n < window_begin && n % shape.restarts != 0;
-      };
-      if (is_gone(near.lower))
-        near.lower = std::max(sinks_end, near.lower / shape.restarts * shape.restarts), again = true;
-      if (is_gone(near.higher))
-        near.higher = std::min(window_begin, ceil_div(near.higher, shape.restarts) * shape.restarts),
-        again = true;
+kvc_status Requests::fail_step(uint64_t step_id, uint64_t* ids, size_t capacity, size_t* count) {
+  const Fills& fills = features_.get<Fills>();
+  size_t affected = 0;
+  bool has_memory = true;
+  const auto each = [&](auto&& visit) {
+    for (size_t i = 0; i < table_.size(); ++i) {
+      Request& request = table_.at(i);
+      if (request.id != 0 && request.admitted && !request.building && fills.holds_filling(request, step_id))
+        visit(request);
     }
+  };
+  each([&](Request& request) {
+    if (affected < capacity) ids[affected] = request.id;
+    ++affected;
+  });
+  *count = affected;
+  if (affected > capacity) {
+    return fail(KVC_ERROR_BUFFER_TOO_SMALL, "%zu requests are preempted, the array has room for %zu",
+                affected, capacity);
   }
-  return near;
+  each([&](Request& request) { has_memory = has_memory && reserve_preemption(request); });
+  if (!has_memory) return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory for the tokens of %zu requests", affected);
+  blocks_.fail_fills(step_id);
+  std::sort(ids, ids + affected,
+            [&](uint64_t a, uint64_t b) { return fills.came_before(handle_index(a), handle_index(b)); });
+  for (size_t i = 0; i < affected; ++i) {
+    Request& request = *table_.find(ids[i]);
+    request.close_lane();
+    static_cast<void>(preempt(request));
+  }
+  return KVC_OK;
 }
 
 // Room for the key of a cut.
@@ -210,21 +125,22 @@ kvc_status Requests::truncate(Request& request, uint64_t num_tokens) {
     request.cut_waiting(tokens, matcher_.root(request.ns));
     return KVC_OK;
   }
-  if (const auto [lower, higher] = restorable(request, tokens); lower != tokens) {
+  if (const auto [lower, higher] = returns_.restorable(request, tokens); lower != tokens) {
     return fail(
         KVC_ERROR_UNSUPPORTED,
         "cannot keep %u tokens: a window, a chunk or a state has left the blocks that they need; the next "
         "lower length that can be kept is %llu, the next higher one %llu",
         tokens, ull(lower), ull(higher));
   }
-  const uint32_t slots = slots_left(request, tokens);
+  uint32_t slots = tokens;
+  features_.each([&](const auto& feature) { feature.keep_slots(request, tokens, &slots); });
   const size_t full = tokens / block_size, needed = shape_.positions_of(slots);
   const size_t published = full < request.published ? full : request.published;
   const size_t kept = needed < request.positions ? needed : request.positions;
   if (!reserve_cut(request, tokens) || !gather_tokens(request, published)) return no_memory_to_cut();
   const NodeId cursor = cursor_at(request, published);  // the chain goes on from the last position kept
   blocks_.move_cursor(&request.cursor, cursor);
-  cut_blocks(request, tokens, kept);
+  returns_.cut(request, tokens, kept);
   // A published block that is cut becomes private again if nobody else can reach it.
   if (tokens < request.published_tokens() && tokens % block_size != 0 &&
       blocks_.is_alone(request.groups, published)) {
@@ -232,12 +148,7 @@ kvc_status Requests::truncate(Request& request, uint64_t num_tokens) {
   }
   request.cut(tokens, slots, kept, published,
               is_node(cursor) ? blocks_.tree()[cursor].key : matcher_.root(request.ns));
-  if (shape_.has_fills()) [[unlikely]] {
-    Fills::Of& fill = fills_[table_.index_of(request)];
-    if (fill.end > tokens) fill.end = tokens;
-    if (fill.enqueued > tokens) fill.enqueued = tokens;
-    follow_fill(request);
-  }
+  features_.each([&](auto& feature) { feature.truncated(request, tokens); });
   return KVC_OK;
 }
 
@@ -246,45 +157,6 @@ NodeId Requests::cursor_at(const Request& request, size_t published) const {
   NodeId cursor = request.cursor;
   for (size_t j = request.published; j > published; --j) cursor = blocks_.tree()[cursor].parent;
   return cursor;
-}
-
-// Releases the positions from `kept` on. What only this request has published and can reach is dropped.
-void Requests::cut_blocks(Request& request, uint64_t tokens, size_t kept) {
-  const bool of_old_epoch = stale(request);
-  for (size_t j = request.positions; j-- > kept;) {
-    const bool others = j < request.own_from || !blocks_.is_alone(request.groups, j);
-    const Keep keep = others ? Keep::kPublished : Keep::kNot;
-    for (uint32_t g = 0; g < shape_.num_token_groups; ++g) {
-      const BlockId block = request.groups[g].blocks.data[j];
-      if (is_block(block)) blocks_.release(block, keep, request.ns, of_old_epoch);
-    }
-  }
-  drop_copies();
-  const auto positions = static_cast<uint32_t>(kept);  // fewer than the tokens have, if a state is not there
-  for (uint32_t g = 0; g < shape_.num_token_groups; ++g) {
-    request.groups[g].cut(positions, std::min(positions, shape_.dropped_below(g, tokens)));
-  }
-}
-
-void Requests::take_copies(kvc_block_copy* copies) {
-  for (size_t i = 0; i < copies_.count; ++i) copies[i] = copies_.out[i];
-  release_sources(copies_);
-  copies_.count = 0;
-}
-
-// The last one first: its source may be the destination of an earlier one.
-void Requests::drop_copies_to_released() {
-  for (size_t i = copies_.count; i-- > 0;) {
-    const auto [source, destination] = copies_.out[i];
-    if (blocks_.pool()[BlockId{destination}].held()) continue;
-    blocks_.cancel_copy(BlockId{source}, BlockId{destination});
-    --copies_.count;
-    std::copy(copies_.out + i + 1, copies_.out + copies_.count + 1, copies_.out + i);
-  }
-}
-
-void Requests::release_sources(const CopyList& copies) {
-  for (size_t i = 0; i < copies.count; ++i) blocks_.release_source(BlockId{copies.out[i].source});
 }
 
 void Requests::follow_moves(uint32_t pool) {

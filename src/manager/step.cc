@@ -333,7 +333,7 @@ void Stepper::admit_all(StepPlan& plan, CopyList& copies, FirstError& failure) {
       all = all && status[i] == KVC_OK;
     }
     if (all) {
-      batch.admit(step.step_id, copies);
+      batch.admit(copies);
     } else {
       batch.cancel();
     }

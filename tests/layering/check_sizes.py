@@ -17,11 +17,11 @@ FEATURES = re.compile(r"\b(?:has_(?:hints|fills|cross|headroom|gaps|shelves)|reu
 BARE = re.compile(r"(?<!for )[(,]\s*(?:const )?uint32_t (ns|group|pool|cls)\b(?=\s*[,)=])")
 # What is counted: its name, the limit, the goal.
 LIMITS = [
-    ("classes of more than 60 methods", 7, 0),
+    ("classes of more than 60 methods", 6, 0),
     ("methods of the largest class", 160, METHODS),
     ("functions of more than 60 lines", 7, 0),
     ("lines of the longest function", 85, LINES),
-    ("conditions on features in src/manager", 142, 30),
+    ("conditions on features in src/manager", 96, 30),
     ("parameters `uint32_t ns`, `group`, `pool`, `cls`", 318, 0),
 ]
 

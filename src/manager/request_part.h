@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// What Requests and its parts work on, and what more than one of them asks of a request or does to it.
+#pragma once
+#include "manager/copies.h"
+#include "manager/matcher.h"
+
+namespace kvc {
+
+class RequestPart {
+ protected:
+  RequestPart(const Shape& shape, Blocks& blocks, Matcher& matcher, const TableHash& hash, Arena& arena,
+              Counters& counters, RequestTable& requests, WaitingCopies& copies)
+      : shape_(shape),
+        blocks_(blocks),
+        matcher_(matcher),
+        hash_(hash),
+        arena_(arena),
+        counters_(counters),
+        requests_(requests),
+        copies_(copies) {}
+
+  uint32_t index_of(const Request& request) const { return requests_.index_of(request); }
+  // Whether its namespace was reset after its admission.
+  bool stale(const Request& request) const { return request.epoch != blocks_.namespaces().epoch(request.ns); }
+  // Whether it may use what others have published: now, and while prefix caching is on.
+  bool reads(const Request& request) const { return blocks_.caches() && may_read(request); }
+  bool may_read(const Request& request) const {
+    return shape_.caches() && (request.flags & KVC_REQUEST_NO_READ) == 0 && !request.cross_private();
+  }
+  bool publishes(const Request& request) const {
+    return blocks_.caches() && (request.flags & KVC_REQUEST_NO_WRITE) == 0 && !request.cross_private();
+  }
+  // Tokens that may be hits.
+  uint64_t hit_limit_tokens(const Request& request) const {
+    if (!reads(request) || request.known == 0) return 0;
+    uint64_t tokens = request.known - 1;
+    if (request.max_cached_tokens != 0 && request.max_cached_tokens < tokens)
+      tokens = request.max_cached_tokens;
+    return tokens;
+  }
+  size_t hit_limit(const Request& request) const {
+    return static_cast<size_t>(hit_limit_tokens(request) / shape_.block_size);
+  }
+  // Tokens that get slots once `known` are known.
+  uint64_t capacity_for(const Request& request, uint64_t known) const {
+    const uint64_t capacity = known + request.lookahead;
+    return capacity < shape_.max_request_tokens ? capacity : shape_.max_request_tokens;
+  }
+  // Tokens that get slots at admission after a hit of `cached` tokens; in the end, if `all`.
+  uint64_t admitted_capacity(const Request& request, uint64_t cached, bool all) const {
+    if (request.slots != 0 && !all) {
+      const uint64_t first = cached + request.external_tokens + request.slots;
+      if (first < request.known) return first;
+    }
+    return capacity_for(request, request.known);
+  }
+  // Tokens up to which a transfer writes.
+  static uint64_t transfer_end(const Request& request) {
+    return uint64_t{request.num_cached} + request.external_tokens;
+  }
+  bool reserve_tables(Request& request, size_t positions);
+  // Takes the blocks that positions [begin, end) of a table get.
+  void take_blocks(Request& request, uint32_t group, size_t begin, size_t end, uint64_t step_end,
+                   uint64_t transfer_end);
+  // The blocks of positions up to `positions` are written.
+  void mark_written(Request& request, size_t positions);
+  // Counts a refusal and returns it, or NEVER_FITS.
+  kvc_status refused(const Request& request, kvc_status status, const Least& least, const char* who);
+
+  const Shape& shape_;
+  Blocks& blocks_;
+  Matcher& matcher_;
+  const TableHash& hash_;
+  Arena& arena_;
+  Counters& counters_;
+  RequestTable& requests_;
+  WaitingCopies& copies_;
+};
+
+}  // namespace kvc
