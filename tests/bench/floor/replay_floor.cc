@@ -179,7 +179,7 @@ struct Request {
   uint32_t index, produced = 0, length = 0;
   uint64_t chain = 0;
   std::vector<uint32_t> blocks;
-  int32_t tail[kSize];  // of the block that is not full
+  int32_t tail[kSize] = {};  // of the block that is not full
 };
 
 template <bool kExact>
