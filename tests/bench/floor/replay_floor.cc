@@ -176,9 +176,9 @@ class Pool {
 };
 
 struct Request {
-  uint32_t index, produced = 0, length = 0;
+  uint32_t index, length, produced = 0;
   uint64_t chain = 0;
-  std::vector<uint32_t> blocks;
+  std::vector<uint32_t> blocks = {};
   int32_t tail[kSize] = {};  // of the block that is not full
 };
 
@@ -226,7 +226,7 @@ class Replay {
     constexpr uint32_t kBucketAhead = 12, kBlockAhead = 6;
     kvcli::make_tokens(trace_, index, 0, tokens_);
     const auto length = static_cast<uint32_t>(tokens_.size());
-    Request request{.index = index, .length = length};
+    Request request{index, length};
     watch_.start();
     const int32_t* tokens = take_over(tokens_.data(), length);
     const uint32_t full = length / kSize, limit = (length - 1) / kSize;
