@@ -50,7 +50,7 @@ class Cross : public Feature {
   void begin(Request& request, const AdmissionPlan& plan);
   // Carries out a commit of all else by commit_rest(), and what that says of the encoder.
   template <typename Commit>
-  kvc_status commit(Request& request, uint32_t committed, Commit&& commit_rest);
+  [[gnu::noinline]] kvc_status commit(Request& request, uint32_t committed, Commit&& commit_rest);
   // The next commit publishes.
   bool opens_lane(const Request& request) const { return !request.cross_pending; }
   void released(Request& request, bool stale);

@@ -170,8 +170,11 @@ kvc_status Requests::commit(Request& request, uint64_t num_committed, uint64_t n
     KVC_TRY(features_.check([&](const auto& feature) { return feature.check_ahead(); }));
   const auto committed = static_cast<uint32_t>(num_committed);
   const auto computed = static_cast<uint32_t>(num_computed);
-  const auto commit_tokens = [&] { return commit_known(request, committed, computed); };
-  return features_.any() ? features_.get<Cross>().commit(request, committed, commit_tokens) : commit_tokens();
+  if (!features_.any()) [[likely]]
+    return commit_known(request, committed, computed);
+  return features_.get<Cross>().commit(request, committed, [this, &request, committed, computed] {
+    return commit_known(request, committed, computed);
+  });
 }
 
 kvc_status Requests::commit_known(Request& request, uint32_t committed, uint32_t num_computed) {

@@ -202,7 +202,7 @@ kvc_status Matcher::look_in_slices(LookupScratch& scratch, const uint64_t& num_a
     }
     for (size_t p = 0; p < shape_.num_pools; ++p) {
       seen->available[p] = blocks_.room(prompt.ns, p);
-      if (!more && shape_.state_groups != 0) seen->most[p] = blocks_.most_room(prompt.ns, p);
+      if (!more) seen->most[p] = blocks_.most_room(prompt.ns, p);
     }
     seen->watermark = blocks_.num_admitted(prompt.ns, num_admitted) != 0 ? shape_.watermark : 0;
     if (!more) seen->never = blocks_.pool_that_lacks(least, prompt.ns) != kMaxPools;
@@ -236,8 +236,7 @@ kvc_status Matcher::probe(const TokenSpan& tokens, const uint64_t& num_admitted,
     for (uint32_t g = 0; g < shape_.num_token_groups; ++g)
       demand.blocks[shape_.groups[g].pool] += seen.idle_head >> g & 1;
     demand.answer_probe(seen.available, shape_.num_pools, seen.watermark, info);
-    return shape_.state_groups != 0 && length != 0 &&
-           outgrows_state_pools(shape_, demand, [&](size_t p) { return seen.most[p]; });
+    return length != 0 && outgrows_state_pools(shape_, demand, [&](size_t p) { return seen.most[p]; });
   };
   if (ask()) length = seen.known = 0, ask();
   if (seen.head.tokens != 0 && info->fits == 0) seen.head = {}, seen.idle_head = 0, ask();

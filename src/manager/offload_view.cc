@@ -78,7 +78,7 @@ kvc_status OffloadView::read_hit(const TokenSpan& span, size_t limit, StoredBloc
   const std::lock_guard lock(mutex_);
   kvc::Prompt prompt;
   KVC_TRY(scratch.look(&prompt));
-  limit = shape_.caches() ? std::min(limit, scratch.num_blocks()) : 0;
+  limit = std::min(limit, scratch.num_blocks());
   *length =
       matcher_.match(prompt, limit, shape_.token_groups(), 0, scratch.path(), scratch.residents(), nullptr);
   *count = 0;

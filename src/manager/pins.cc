@@ -71,9 +71,8 @@ void Pins::release(const BlockId* blocks, size_t length) {
 kvc_status Pins::pin(LookupScratch& scratch, uint64_t* id, uint64_t* num_pinned) {
   Prompt prompt;
   KVC_TRY(scratch.look(&prompt));
-  const size_t limit = shape_.caches() ? scratch.num_blocks() : 0;
-  const size_t hit =
-      matcher_.match(prompt, limit, shape_.token_groups(), 0, scratch.path(), scratch.residents(), nullptr);
+  const size_t hit = matcher_.match(prompt, scratch.num_blocks(), shape_.token_groups(), 0, scratch.path(),
+                                    scratch.residents(), nullptr);
   const size_t length = pinnable(scratch.path(), hit);
   if (length == 0) {
     return fail(KVC_ERROR_NOT_FOUND, "no block of these %zu tokens is cached", scratch.num_tokens());

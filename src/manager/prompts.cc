@@ -80,9 +80,8 @@ kvc_status Prompts::add(const char* name, const TokenSpan& span, LookupScratch& 
                         uint64_t* num_pinned) {
   Prompt content;
   KVC_TRY(check_new(name, scratch, &content));
-  const size_t limit = shape_.caches() ? scratch.num_blocks() : 0;
-  const size_t hit =
-      matcher_.match(content, limit, shape_.token_groups(), 0, scratch.path(), scratch.residents(), nullptr);
+  const size_t hit = matcher_.match(content, scratch.num_blocks(), shape_.token_groups(), 0, scratch.path(),
+                                    scratch.residents(), nullptr);
   const size_t length = pins_.pinnable(scratch.path(), hit);
   KVC_TRY(pins_.check(scratch.path(), length, content.ns));
   RegisteredPrompt fresh = {};
@@ -239,7 +238,7 @@ void Prompts::keep_prompt_of(uint32_t request) {
 void Prompts::grow(RegisteredPrompt& prompt, size_t most) {
   const Prompt content{prompt.tokens.data, prompt.hashes.data, prompt.key_list(), prompt.ns,
                        blocks_.namespaces().epoch(prompt.ns)};
-  const size_t limit = shape_.caches() ? std::min<size_t>(most, prompt.num_positions) : 0;
+  const size_t limit = std::min<size_t>(most, prompt.num_positions);
   const size_t hit =
       matcher_.match(content, limit, shape_.token_groups(), 0, path_.data, residents_.data, nullptr);
   const size_t length = pins_.pinnable(path_.data, hit);

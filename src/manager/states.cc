@@ -115,10 +115,10 @@ void States::keep_slots(const Request& request, uint32_t tokens, uint32_t* slots
 kvc_status States::reserve_fork(const Request& parent, Request&) {
   if (!goes_on_inside(parent)) return KVC_OK;
   Demand demand(shape_.num_pools);
-  each_group([&](uint32_t g) { ++demand.blocks[shape_.groups[g].pool]; });
+  int copies = 0;
+  each_group([&](uint32_t g) { ++demand.blocks[shape_.groups[g].pool], ++copies; });
   if (const kvc_status status = blocks_.check_room(demand, parent.ns, 0, "the fork"); status != KVC_OK)
     return refused(parent, status, Least(shape_.num_pools), "the fork");
-  const int copies = __builtin_popcount(shape_.state_groups);
   if (copies_.reserve(static_cast<size_t>(copies))) return KVC_OK;
   return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory for the copies of %d states", copies);
 }

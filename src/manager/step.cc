@@ -45,73 +45,32 @@ inline uint64_t Stepper::begin(StepPlan& plan, CopyList& copies) {
   return id;
 }
 
+// Lets others have the lock after each slice of items.
+class Stepper::Pauses {
+ public:
+  explicit Pauses(Guard& lock) : lock_(lock) {}
+  void count() {
+    if (++done_ % kSlice == 0) lock_.yield();
+  }
+
+ private:
+  Guard& lock_;
+  size_t done_ = 0;
+};
+
 kvc_status Stepper::step(StepPlan& plan) {
   kvc_step& step = plan.step;
   FirstError failure;
   CopyList copies{step.copies};
-  uint64_t id;
   {
     Guard lock = view_.lock();
     KVC_TRY(check(plan));
-    id = begin(plan, copies);
-    size_t done = 0;
-    const auto pause = [&] {
-      if (++done % kSlice == 0) lock.yield();
-    };
-    kvc_status* const request_status = plan.request_status();
+    const uint64_t id = begin(plan, copies);
     const bool usual = is_usual(plan);
-    bool all_done = true;
-    for (size_t begin = 0; begin < step.num_requests; begin += kSlice) {
-      const size_t end = begin + kSlice < step.num_requests ? begin + kSlice : step.num_requests;
-      std::memset(request_status + begin, 0, (end - begin) * sizeof *request_status);
-      uint64_t left = plan.may_decode() ? decode(plan, id, begin, end, request_status)
-                                        : find_repeated(plan, id, begin, end, request_status);
-      all_done = all_done && left == 0;
-      for (; left != 0; left &= left - 1) {
-        const size_t i = begin + static_cast<size_t>(__builtin_ctzll(left));
-        if (request_status[i] == kRepeated) continue;
-        if (usual && commit_usual(plan, i)) {
-          request_status[i] = kCommitted;
-          continue;
-        }
-        commit_item(plan, i, request_status[i]);
-        if (request_status[i] != KVC_OK)
-          failure.note("requests", i);
-        else
-          request_status[i] = kCommitted;
-      }
-      if (end < step.num_requests) lock.yield();
-    }
-    kvc_status* status = step.status;
-    for (size_t i = 0; i < step.num_frees; ++i, pause()) {
-      Request* request = nullptr;
-      *status = view_.find(step.frees[i], false, &request);
-      if (*status == KVC_OK) *status = view_.end(*request);
-      if (*status++ != KVC_OK) failure.note("frees", i);
-    }
-    for (size_t i = 0; i < step.num_preempts; ++i, pause()) {
-      Request* request = nullptr;
-      *status = view_.find(step.preempts[i], false, &request);
-      if (*status == KVC_OK) *status = view_.preempt(*request);
-      if (*status++ != KVC_OK) failure.note("preempts", i);
-    }
-    for (size_t i = 0; i < step.num_truncates; ++i, pause()) {
-      *status = truncate_item(plan, i);
-      if (*status++ != KVC_OK) failure.note("truncates", i);
-    }
-    for (size_t i = 0; i < step.num_requests && !all_done; ++i) {
-      if (request_status[i] == KVC_OK) continue;  // done
-      if (request_status[i] == kCommitted) {
-        request_status[i] = KVC_OK;
-        if (usual && extend_usual(plan, i)) {
-          pause();
-          continue;
-        }
-      }
-      extend_item(plan, i, request_status[i], copies);
-      if (request_status[i] != KVC_OK) failure.note("requests", i);
-      pause();
-    }
+    Pauses pauses(lock);
+    const bool all_done = commit_items(plan, id, usual, lock, failure);
+    shrink_items(plan, pauses, failure);
+    if (!all_done) extend_items(plan, usual, copies, pauses, failure);
     if (step.num_admissions == 0) {
       end(plan, copies);
       return KVC_OK;
@@ -129,6 +88,77 @@ kvc_status Stepper::step(StepPlan& plan) {
   const Guard lock = view_.lock();
   end(plan, copies);
   return KVC_OK;
+}
+
+// Returns whether there is nothing left to do for any: all stayed inside their blocks.
+inline bool Stepper::commit_items(const StepPlan& plan, uint64_t step_id, bool usual, Guard& lock,
+                                  FirstError& failure) {
+  const kvc_step& step = plan.step;
+  kvc_status* const status = plan.request_status();
+  bool all_done = true;
+  for (size_t begin = 0; begin < step.num_requests; begin += kSlice) {
+    const size_t end = begin + kSlice < step.num_requests ? begin + kSlice : step.num_requests;
+    std::memset(status + begin, 0, (end - begin) * sizeof *status);
+    uint64_t left = plan.may_decode() ? decode(plan, step_id, begin, end, status)
+                                      : find_repeated(plan, step_id, begin, end, status);
+    all_done = all_done && left == 0;
+    for (; left != 0; left &= left - 1) {
+      const size_t i = begin + static_cast<size_t>(__builtin_ctzll(left));
+      if (status[i] == kRepeated) continue;
+      if (usual && commit_usual(plan, i)) {
+        status[i] = kCommitted;
+        continue;
+      }
+      commit_item(plan, i, status[i]);
+      if (status[i] != KVC_OK)
+        failure.note("requests", i);
+      else
+        status[i] = kCommitted;
+    }
+    if (end < step.num_requests) lock.yield();
+  }
+  return all_done;
+}
+
+// Frees, preemptions and truncations.
+inline void Stepper::shrink_items(const StepPlan& plan, Pauses& pauses, FirstError& failure) {
+  const kvc_step& step = plan.step;
+  kvc_status* status = step.status;
+  const auto each = [&](const char* array, size_t count, auto&& shrink) {
+    for (size_t i = 0; i < count; ++i, pauses.count()) {
+      *status = shrink(i);
+      if (*status++ != KVC_OK) failure.note(array, i);
+    }
+  };
+  const auto with = [&](uint64_t id, auto&& call) -> kvc_status {
+    Request* request = nullptr;
+    KVC_TRY(view_.find(id, false, &request));
+    return call(*request);
+  };
+  each("frees", step.num_frees,
+       [&](size_t i) { return with(step.frees[i], [&](Request& request) { return view_.end(request); }); });
+  each("preempts", step.num_preempts, [&](size_t i) {
+    return with(step.preempts[i], [&](Request& request) { return view_.preempt(request); });
+  });
+  each("truncates", step.num_truncates, [&](size_t i) { return truncate_item(plan, i); });
+}
+
+inline void Stepper::extend_items(StepPlan& plan, bool usual, CopyList& copies, Pauses& pauses,
+                                  FirstError& failure) {
+  kvc_status* const status = plan.request_status();
+  for (size_t i = 0; i < plan.step.num_requests; ++i) {
+    if (status[i] == KVC_OK) continue;  // done
+    if (status[i] == kCommitted) {
+      status[i] = KVC_OK;
+      if (usual && extend_usual(plan, i)) {
+        pauses.count();
+        continue;
+      }
+    }
+    extend_item(plan, i, status[i], copies);
+    if (status[i] != KVC_OK) failure.note("requests", i);
+    pauses.count();
+  }
 }
 
 void Stepper::end(StepPlan& plan, CopyList& copies) {

@@ -147,10 +147,15 @@ size_t Stepper::bound_changes(const StepPlan& plan) {
   return bound;
 }
 
+// Admissions that may copy the head of a block.
+size_t Stepper::copying_admissions(const StepPlan& plan) const {
+  return shape_.reuses_heads() ? plan.step.num_admissions : 0;
+}
+
 // Copies that the step may make at most.
 size_t Stepper::bound_copies(const StepPlan& plan) const {
   const kvc_step& step = plan.step;
-  size_t bound = shape_.reuses_heads() ? shape_.num_groups * step.num_admissions : 0;
+  size_t bound = shape_.num_groups * copying_admissions(plan);
   for (size_t i = 0; i < step.num_requests; ++i) {
     const Request* request = view_.peek(step.requests[i]);
     if (request != nullptr && plan.extension(i) != 0 && (request->tail_shared || step.num_truncates != 0)) {
@@ -168,7 +173,7 @@ kvc_status Stepper::check(const StepPlan& plan) {
   }
   if (step.now_ns != 0) KVC_TRY(view_.check_time(step.now_ns));
   KVC_TRY(check_rows(plan));
-  const size_t copying = step.num_requests + (shape_.reuses_heads() ? step.num_admissions : 0);
+  const size_t copying = step.num_requests + copying_admissions(plan);
   if (step.copy_capacity < shape_.num_groups * copying) {
     const size_t needed = bound_copies(plan);
     if (needed > step.copy_capacity) {

@@ -33,11 +33,16 @@ class Stepper {
   void mark_requests(const StepPlan& plan);
   uint64_t extension_end(const StepPlan& plan, size_t i, const Request& request) const;
   size_t bound_changes(const StepPlan& plan);
+  size_t copying_admissions(const StepPlan& plan) const;
   size_t bound_copies(const StepPlan& plan) const;
 
   // step.cc
   uint64_t begin(StepPlan& plan, CopyList& copies);
   void end(StepPlan& plan, CopyList& copies);
+  class Pauses;
+  bool commit_items(const StepPlan& plan, uint64_t step_id, bool usual, Guard& lock, FirstError& failure);
+  void shrink_items(const StepPlan& plan, Pauses& pauses, FirstError& failure);
+  void extend_items(StepPlan& plan, bool usual, CopyList& copies, Pauses& pauses, FirstError& failure);
   void close_lanes(const uint64_t* ids, size_t count);
   uint64_t find_repeated(const StepPlan& plan, uint64_t step_id, size_t begin, size_t end,
                          kvc_status* status);

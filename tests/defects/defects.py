@@ -418,7 +418,7 @@ DEFECTS = [
     ("who kept a position decides its age", "src/prefix/prefix_tree.cc",
      "  if (!orders_heads_ || !is_node(node.sibling_prev)) return;", "  if (node.parent != kNoNode) return;"),
     ("the copies of a step's admissions are not counted", "src/manager/step_check.cc",
-     "  size_t bound = shape_.reuses_heads() ? shape_.num_groups * step.num_admissions : 0;", "  size_t bound = 0;"),
+     "  size_t bound = shape_.num_groups * copying_admissions(plan);", "  size_t bound = 0;"),
     ("an admission waits for room that nobody gives back", "src/manager/headroom.cc",
      "  if (!admissions.has_others(request) && !blocks_.fits(plan->demand, request.ns, 0))", "  if (false)"),
     ("the window behind the last full block goes with the next token", "src/manager/shape.h",
