@@ -3,31 +3,6 @@
 
 namespace kvc {
 
-bool Blocks::expect_hit(BlockId id, List* was) {
-  Block& block = pool_[id];
-  *was = block.list;
-  if (block.list == List::kHeld) return false;
-  PoolCounts& counts = pool_.counts(block.pool);
-  --(block.list == List::kLru ? counts.lru : counts.fenced);
-  if (quotas_.on()) quotas_.hit(id, block.pool, block.list == List::kFenced);
-  block.list = List::kHeld;
-  return true;
-}
-
-void Blocks::take_back_hit(BlockId id, List was) {
-  Block& block = pool_[id];
-  PoolCounts& counts = pool_.counts(block.pool);
-  ++(was == List::kLru ? counts.lru : counts.fenced);
-  if (quotas_.on()) was == List::kLru ? quotas_.cache_held(id, block.pool) : quotas_.fence(id, block.pool);
-  block.list = was;
-}
-
-// FREE may count less than nothing: what is available is right, since cached blocks stand in for it.
-void Blocks::expect_blocks(uint32_t ns, size_t pool, uint64_t count) {
-  pool_.counts(pool).free -= count;
-  if (quotas_.on()) quotas_.expect(class_of(ns), pool, count);
-}
-
 Batch::~Batch() {
   planned_.clear(requests_.arena_);
   paths_.clear(requests_.arena_);
@@ -68,7 +43,7 @@ void Batch::expect(Planned& planned) {
   const AdmittedSlots& slots = planned.plan.slots;
   each_hit(planned, [&](BlockId block) {
     List was;
-    if (blocks_.expect_hit(block, &was)) hits_.data[num_hits_++] = {block, was};
+    if (blocks_.room().expect_hit(block, &was)) hits_.data[num_hits_++] = {block, was};
   });
   for (uint64_t& taken : planned.taken) taken = 0;
   const size_t end = shape.positions_of(slots.capacity);
@@ -80,10 +55,10 @@ void Batch::expect(Planned& planned) {
   for (uint32_t g = shape.num_token_groups; g < shape.num_groups; ++g)
     planned.taken[shape.groups[g].pool] += cross;
   for (size_t p = 0; p < shape.num_pools; ++p)
-    blocks_.expect_blocks(planned.request->ns, p, planned.taken[p]);
+    blocks_.room().expect_blocks(planned.request->ns, p, planned.taken[p]);
   planned.request->admitted = true;
   ++requests_.num_admitted_;
-  blocks_.count_admitted(planned.request->ns, 1);
+  blocks_.shares().count_admitted(planned.request->ns, 1);
 }
 
 kvc_status Batch::plan(Request& request, uint64_t slots, size_t max_positions, uint64_t step_id) {
@@ -120,13 +95,13 @@ void Batch::take_back() {
     Request& request = *planned_.data[i].request;
     request.admitted = false;
     --requests_.num_admitted_;
-    blocks_.count_admitted(request.ns, ~uint64_t{0});
+    blocks_.shares().count_admitted(request.ns, ~uint64_t{0});
     for (size_t p = 0; p < requests_.shape_.num_pools; ++p)
-      blocks_.expect_blocks(request.ns, p, ~planned_.data[i].taken[p] + 1);
+      blocks_.room().expect_blocks(request.ns, p, ~planned_.data[i].taken[p] + 1);
   }
   while (num_hits_ != 0) {
     const Hit& hit = hits_.data[--num_hits_];
-    blocks_.take_back_hit(hit.block, hit.was);
+    blocks_.room().take_back_hit(hit.block, hit.was);
   }
 }
 
@@ -143,7 +118,7 @@ void Batch::admit(uint64_t step_id, CopyList& copies) {
     const Planned& planned = planned_.data[i];
     each_hit(planned, [&](BlockId block) { blocks_.hold(block); });
     if (const size_t length = planned.plan.slots.length; length != 0)  // perhaps no block keeps it alive
-      blocks_.move_cursor(&planned.request->cursor, paths_.data[planned.path + length - 1]);
+      blocks_.positions().move_cursor(&planned.request->cursor, paths_.data[planned.path + length - 1]);
   }
   for (size_t i = 0; i < count_; ++i) {
     Planned& planned = planned_.data[i];

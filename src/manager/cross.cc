@@ -121,7 +121,7 @@ void Requests::hold_cross(Request& request) {
       request.groups[g].blocks.data[j] = block;
     }
   }
-  blocks_.use(cross_path_.data, positions);
+  blocks_.levels().use(cross_path_.data, positions);
 }
 
 // The rest of an admission: the tables show what was found, or take as many blocks.
@@ -152,28 +152,11 @@ kvc_status Requests::commit_cross(Request& request, uint32_t committed, uint32_t
   }
   request.end_cross_pending();
   if (!publishes) return KVC_OK;
-  const size_t published = blocks_.publish_cross(
+  const size_t published = blocks_.positions().publish_cross(
       {cross.hashes.data, kCrossTokens.data(), extras, request.groups, request.ns, request.epoch, 0, 0},
       positions);
   counters_.unpublished_blocks += positions - published;
   return KVC_OK;
-}
-
-size_t Blocks::publish_cross(const Publication& publication, size_t positions) {
-  const auto& [keys, tokens, extras, groups, ns, epoch, filled_by, checkpoint] = publication;
-  NodeId node = root_of(ns);
-  for (size_t j = 0; j < positions; ++j) {
-    const NodeId parent = node;
-    if (shape_.has_gaps()) make_node_room(parent, keys[j], tokens, extras.view(j), ns, epoch);
-    do {
-      node = tree_.publish_position(parent, keys[j], tokens, extras, j, ns, epoch);
-    } while (!is_node(node) && shape_.has_hints() && evict_for_node(ns));
-    if (!is_node(node)) return j;
-    for (uint32_t g = shape_.num_token_groups; g < shape_.num_groups; ++g)
-      tree_.attach(node, g, groups[g].blocks.data[j]);
-    use(&node, 1);
-  }
-  return positions;
 }
 
 // The last position first, so that it is evicted first.

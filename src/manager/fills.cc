@@ -27,7 +27,7 @@ uint64_t Requests::fills_behind(const Request& request, uint64_t step_id) const 
 
 // After an admission. What it has hit may be filling: a commit beyond it says that all of it is written.
 void Requests::begin_fill(Request& request, size_t num_hits, uint64_t step_id) {
-  for (size_t j = 0; j < num_hits && blocks_.pool().num_filling() != 0; ++j) {
+  for (size_t j = 0; j < num_hits && blocks_.pool().filling().size() != 0; ++j) {
     for (uint32_t g = 0; g < shape_.num_token_groups; ++g) {
       const BlockId block = request.groups[g].blocks.data[j];
       if (!is_block(block) || !blocks_.pool().is_filling(block)) continue;
@@ -81,7 +81,7 @@ bool Requests::find_fill(const Request& request, const Matcher::Match& hit, uint
 kvc_status Requests::wait_for_fill(const Request& request, const Matcher::Match& hit, uint64_t step_id) {
   const uint64_t until = fills_[table_.index_of(request)].wait_until;
   if (until == 0) return KVC_OK;
-  const uint64_t now = blocks_.now();
+  const uint64_t now = blocks_.levels().now();
   if (now == 0) {
     return invalid(
         "wait_until_ns is %llu and the manager has not been told the time; set the step's now_ns or call "
@@ -134,7 +134,7 @@ bool Requests::holds_filling(const Request& request, uint64_t step_id) const {
     for (uint32_t g = 0; g < shape_.num_token_groups; ++g) {
       const BlockId block = request.groups[g].blocks.data[j];
       if (is_block(block) && pool.is_filling(block) &&
-          static_cast<int32_t>(pool.filling_step(block) - static_cast<uint32_t>(step_id)) >= 0) {
+          static_cast<int32_t>(pool.filling().step(block) - static_cast<uint32_t>(step_id)) >= 0) {
         return true;
       }
     }

@@ -68,14 +68,14 @@ kvc_status Requests::fork(Request& parent, uint64_t* child_id) {
     fills_[table_.index_of(child)].wait_until = fills_[table_.index_of(parent)].wait_until;
     fills_[table_.index_of(child)].admission = ++admissions_;
   }
-  blocks_.move_cursor(&child.cursor, cursor_at(parent, published));
+  blocks_.positions().move_cursor(&child.cursor, cursor_at(parent, published));
   child.set_chain(is_node(child.cursor) ? blocks_.tree()[child.cursor].key : matcher_.root(child.ns),
                   child.published);
   share_blocks(parent, child, positions);
   if (shape_.has_cross()) [[unlikely]]
     fork_cross(parent, child);
   ++num_admitted_;
-  blocks_.count_admitted(child.ns, 1);
+  blocks_.shares().count_admitted(child.ns, 1);
   table_.publish(child);
   *child_id = child.id;
   return KVC_OK;

@@ -34,7 +34,7 @@ kvc_status Requests::extend_blocks(Request& request, uint64_t capacity, uint64_t
     demand.blocks[shape_.groups[g].pool] +=
         shape_.taken(g, request.positions, positions, step_end, 0).count() + (copied >> g & 1);
   }
-  if (const kvc_status status = blocks_.check_room(demand, request.ns, 0, "the extension");
+  if (const kvc_status status = blocks_.room().check_room(demand, request.ns, 0, "the extension");
       status != KVC_OK) {
     Least least = least_held(shape_, capacity, 0);
     // The state before a new one stays until that is computed.
@@ -294,10 +294,9 @@ kvc_status Requests::publish_full(Request& request, size_t full, bool ends_there
     return KVC_OK;
   }
   ExtraRecords extras(arena_, request.key_list(), request.published, full, shape_.block_size);
-  if (!extras.ok()) {
+  if (!extras.ok())
     return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory for the extra keys of %zu blocks",
                 full - request.published);
-  }
   constexpr size_t kPiece = 64;  // positions that are hashed here, then published together
   NodeId cursor = request.cursor;
   const size_t checkpoint = ends_there ? full - 1 : SIZE_MAX;
@@ -317,15 +316,16 @@ kvc_status Requests::publish_full(Request& request, size_t full, bool ends_there
     }
     const size_t first = done;
     do {
-      done = blocks_.publish(shape_.has_gaps() ? &request.cursor : &cursor,
-                             {keys + (done - first), request.token(done * shape_.block_size), extras,
-                              request.groups, request.ns, request.epoch, filled_by, checkpoint},
-                             done, end);
-    } while (done < end && shape_.has_hints() && blocks_.evict_for_node(request.ns));
+      done =
+          blocks_.positions().publish(shape_.has_gaps() ? &request.cursor : &cursor,
+                                      {keys + (done - first), request.token(done * shape_.block_size), extras,
+                                       request.groups, request.ns, request.epoch, filled_by, checkpoint},
+                                      done, end);
+    } while (done < end && shape_.has_hints() && blocks_.cached().evict_for_node(request.ns));
     if (keys == chains && !curves_.empty()) [[unlikely]]
       curves_.grow(request.ns, chains, done - first);
   }
-  if (!shape_.has_gaps()) blocks_.move_cursor(&request.cursor, cursor);
+  if (!shape_.has_gaps()) blocks_.positions().move_cursor(&request.cursor, cursor);
   const size_t before = request.published;
   if (filled_by == 0 && computed) {
     if (request.marked < request.published_tokens()) mark_written(request, before);
@@ -426,7 +426,7 @@ void Requests::prefetch_publication(Request& request) {
       blocks_.pool().prefetch(block);
   }
   if (request.hashed == request.published) request.set_chain(next_chain(request), request.hashed + 1);
-  blocks_.tree().prefetch_bucket(request.chain);
+  blocks_.tree().table().prefetch_write(request.chain);
 }
 
 }  // namespace kvc

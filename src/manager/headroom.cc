@@ -29,7 +29,8 @@ void Requests::plan_headroom(const Request& request, size_t max_positions, Admis
   slots.whole = std::max(slots.whole, capacity);
   if (shape_.window_groups == 0) slots.capacity = capacity;
   plan_demand(request, slots, admission);
-  if (blocks_.num_admitted(request.ns, num_admitted_) == 0 && !blocks_.fits(admission->demand, request.ns, 0))
+  if (blocks_.shares().num_admitted(request.ns, num_admitted_) == 0 &&
+      !blocks_.room().fits(admission->demand, request.ns, 0))
     plan_demand(request, without, admission);
 }
 

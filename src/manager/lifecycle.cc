@@ -44,7 +44,7 @@ kvc_status Requests::take_record(uint32_t ns, Request** out) {
                 ull(shape_.max_requests));
   }
   ++count_;
-  blocks_.add_user(ns);
+  blocks_.namespace_blocks().add_user(ns);
   request->begin(ns, shape_.block_size, shape_.max_request_tokens);
   prompts_.unbind(table_.index_of(*request));
   if (shape_.has_hints()) [[unlikely]]
@@ -57,7 +57,7 @@ kvc_status Requests::take_record(uint32_t ns, Request** out) {
 
 kvc_status Requests::begin(const TokenSpan& prompt, const kvc_request_config& config, Request** out) {
   uint32_t ns = 0;
-  KVC_TRY(blocks_.find_namespace(prompt.namespace_id, &ns));
+  KVC_TRY(blocks_.namespace_blocks().find_namespace(prompt.namespace_id, &ns));
   kvc_extra_key key;
   const size_t own_keys = config.cross_tokens != 0 && cross_key(config, &key);
   if (own_keys != 0) KVC_TRY(check_cross_key(prompt, key));
@@ -116,7 +116,7 @@ void Requests::discard(Request& request) {
   request.building = false;
   request.free_buffers(arena_, shape_.num_groups);
   if (shape_.has_cross()) cross_[table_.index_of(request)].hashes.clear(arena_);
-  blocks_.drop_user(request.ns);
+  blocks_.namespace_blocks().drop_user(request.ns);
   --count_;
   table_.give_back(request);
 }
@@ -187,7 +187,7 @@ inline kvc_status Requests::plan(const Request& request, size_t max_positions, u
   plan_blocks();
   if (shape_.state_groups != 0 && admission->hit.length != 0 &&
       outgrows_state_pools(shape_, admission->demand,
-                           [&](size_t p) { return blocks_.most_room(request.ns, p); })) [[unlikely]] {
+                           [&](size_t p) { return blocks_.room().most_room(request.ns, p); })) [[unlikely]] {
     KVC_TRY(matcher_.match(prompt, 0, request.drop_tail_blocks, behind, &admission->hit));
     plan_blocks();
   }
@@ -202,7 +202,7 @@ inline kvc_status Requests::plan(const Request& request, size_t max_positions, u
     const Matcher::Head head = matcher_.find_head(prompt, last, length, hit_limit_tokens(request));
     if (head.tokens != 0) {
       plan_with(head);
-      if (!blocks_.fits(admission->demand, request.ns, admission_watermark(request.ns))) plan_with({});
+      if (!blocks_.room().fits(admission->demand, request.ns, admission_watermark(request.ns))) plan_with({});
     }
   }
   return KVC_OK;
@@ -225,9 +225,9 @@ void Requests::add_cross(const Request& request, Least* least) const {
 }
 
 kvc_status Requests::refused(const Request& request, kvc_status status, const Least& least, const char* who) {
-  status = blocks_.refusal(status, least, request.ns, who);
+  status = blocks_.room().refusal(status, least, request.ns, who);
   ++counters_.refusals;
-  blocks_.count_refusal(request.ns, status);
+  blocks_.room().count_refusal(request.ns, status);
   return status;
 }
 
@@ -241,10 +241,10 @@ kvc_status Requests::probe(const Request& request, kvc_probe_info* info) {
         checkpoint_after(request, info->num_cached, admission.hit.junction * shape_.block_size);
   if (shape_.has_fills()) find_fill(request, admission.hit, fills_behind(request, 0), &info->filling_request);
   uint64_t available[kMaxPools];
-  for (size_t p = 0; p < shape_.num_pools; ++p) available[p] = blocks_.room(request.ns, p);
+  for (size_t p = 0; p < shape_.num_pools; ++p) available[p] = blocks_.room().available(request.ns, p);
   admission.demand.answer_probe(available, shape_.num_pools, admission_watermark(request.ns), info);
   info->never_fits =
-      info->fits == 0 && blocks_.pool_that_lacks(least(request, admission), request.ns) != kMaxPools;
+      info->fits == 0 && blocks_.room().pool_that_lacks(least(request, admission), request.ns) != kMaxPools;
   return KVC_OK;
 }
 
@@ -269,8 +269,8 @@ kvc_status Requests::prepare(Request& request, size_t max_positions, uint64_t st
   if (shape_.has_fills()) [[unlikely]]
     KVC_TRY(wait_for_fill(request, admission.hit, step_id));
   const size_t positions = shape_.positions_of(admission.slots.capacity);
-  if (const kvc_status status =
-          blocks_.check_room(admission.demand, request.ns, admission_watermark(request.ns), "the admission");
+  if (const kvc_status status = blocks_.room().check_room(admission.demand, request.ns,
+                                                          admission_watermark(request.ns), "the admission");
       status != KVC_OK) {
     return refused(request, status, least(request, admission), "the admission");
   }
@@ -289,7 +289,7 @@ void Requests::carry_out(Request& request, const AdmissionPlan& admission, uint6
 
   // Nothing can fail from here on. The cursor, the hits of all groups and what is copied are held before any
   // block is taken.
-  blocks_.move_cursor(&request.cursor, length != 0 ? path[length - 1] : root_of(request.ns));
+  blocks_.positions().move_cursor(&request.cursor, length != 0 ? path[length - 1] : root_of(request.ns));
   for (uint32_t g = 0; g < shape_.num_token_groups; ++g) {
     GroupTable& table = request.groups[g];
     const uint32_t first = shape_.first_held(g, slots.cached, slots.transfer_end);
@@ -303,7 +303,7 @@ void Requests::carry_out(Request& request, const AdmissionPlan& admission, uint6
     if (head.tokens != 0) [[unlikely]]
       blocks_.hold(blocks_.tree().block_of(head.node, g));
   }
-  blocks_.use(path, length);
+  blocks_.levels().use(path, length);
   if (request.cross_tokens != 0 && admission.cross_cached) hold_cross(request);
   for (uint32_t g = 0; g < shape_.num_token_groups; ++g) {
     const size_t copied = head.tokens != 0;
@@ -329,7 +329,7 @@ void Requests::carry_out(Request& request, const AdmissionPlan& admission, uint6
   if (shape_.has_hints()) [[unlikely]]
     apply_hints(request, 0, length);
   ++num_admitted_;
-  blocks_.count_admitted(request.ns, 1);
+  blocks_.shares().count_admitted(request.ns, 1);
   count_admission(request, admission);
   longest_admission_ =
       std::max<uint64_t>(longest_admission_,
@@ -353,7 +353,7 @@ void Requests::count_admission(Request& request, const AdmissionPlan& admission)
     const uint64_t queries = request.known == 0 ? 0 : (request.known - 1) / shape_.block_size;
     counters_.block_queries += queries;
     counters_.block_hits += request.published;
-    blocks_.count_hits(request.ns, queries, request.published);
+    blocks_.shares().count_hits(request.ns, queries, request.published);
     counters_.lost_reuse_tokens += request.lost;
     const uint32_t head = admission.head.tokens;
     if (const LostReuse& lost = admission.hit.lost; lost.positions != 0) [[unlikely]]

@@ -58,7 +58,7 @@ class Requests {
   const uint64_t& num_admitted() const { return num_admitted_; }
   // Blocks of each pool that an admission leaves available now.
   uint64_t admission_watermark(uint32_t ns) const {
-    return blocks_.num_admitted(ns, num_admitted_) != 0 ? shape_.watermark : 0;
+    return blocks_.shares().num_admitted(ns, num_admitted_) != 0 ? shape_.watermark : 0;
   }
   uint64_t num_admitted_of(uint32_t ns) const;
   const CopyList& waiting_copies() const { return copies_; }

@@ -30,7 +30,7 @@ void Requests::renew_window(const Request& request, const NearEnds& near, uint32
   if (position >= request.published || !near.has(position) || !serves_later(request, group, position)) return;
   const BlockId full = request.groups[__builtin_ctz(shape_.full_groups)].blocks.data[position];
   const NodeId node = blocks_.pool()[full].node;
-  if (is_node(node)) blocks_.renew(node, group);
+  if (is_node(node)) blocks_.cached().renew(node, group);
 }
 
 void Requests::release_windows(Request& request, const NearEnds* near, size_t begin, size_t end,
@@ -92,13 +92,13 @@ void Requests::end_admission(Request& request, bool ends) {
   drop_copies();
   if (ends && shape_.has_hints()) [[unlikely]]
     demote_tail(request);
-  blocks_.move_cursor(&request.cursor, kNoNode);
+  blocks_.positions().move_cursor(&request.cursor, kNoNode);
   request.end_admission();
   if (shape_.has_fills()) [[unlikely]]
     fills_.unlist(table_.index_of(request));
   rows_.forget(request);
   --num_admitted_;
-  blocks_.count_admitted(request.ns, uint64_t{0} - 1);
+  blocks_.shares().count_admitted(request.ns, uint64_t{0} - 1);
 }
 
 kvc_status Requests::end(Request& request) {
@@ -223,12 +223,12 @@ kvc_status Requests::truncate(Request& request, uint64_t num_tokens) {
   const size_t kept = needed < request.positions ? needed : request.positions;
   if (!reserve_cut(request, tokens) || !gather_tokens(request, published)) return no_memory_to_cut();
   const NodeId cursor = cursor_at(request, published);  // the chain goes on from the last position kept
-  blocks_.move_cursor(&request.cursor, cursor);
+  blocks_.positions().move_cursor(&request.cursor, cursor);
   cut_blocks(request, tokens, kept);
   // A published block that is cut becomes private again if nobody else can reach it.
   if (tokens < request.published_tokens() && tokens % block_size != 0 &&
-      blocks_.is_alone(request.groups, published)) {
-    blocks_.make_private(request.groups, published);
+      blocks_.positions().is_alone(request.groups, published)) {
+    blocks_.positions().make_private(request.groups, published);
   }
   request.cut(tokens, slots, kept, published,
               is_node(cursor) ? blocks_.tree()[cursor].key : matcher_.root(request.ns));
@@ -252,7 +252,7 @@ NodeId Requests::cursor_at(const Request& request, size_t published) const {
 void Requests::cut_blocks(Request& request, uint64_t tokens, size_t kept) {
   const bool of_old_epoch = stale(request);
   for (size_t j = request.positions; j-- > kept;) {
-    const bool others = j < request.own_from || !blocks_.is_alone(request.groups, j);
+    const bool others = j < request.own_from || !blocks_.positions().is_alone(request.groups, j);
     const Keep keep = others ? Keep::kPublished : Keep::kNot;
     for (uint32_t g = 0; g < shape_.num_token_groups; ++g) {
       const BlockId block = request.groups[g].blocks.data[j];

@@ -113,7 +113,7 @@ kvc_status Requests::check_fork_states(const Request& parent) {
   Demand demand(shape_.num_pools);
   for (uint32_t states = copied; states != 0; states &= states - 1)
     ++demand.blocks[shape_.groups[__builtin_ctz(states)].pool];
-  if (const kvc_status status = blocks_.check_room(demand, parent.ns, 0, "the fork"); status != KVC_OK)
+  if (const kvc_status status = blocks_.room().check_room(demand, parent.ns, 0, "the fork"); status != KVC_OK)
     return refused(parent, status, Least(shape_.num_pools), "the fork");
   if (reserve_copies(static_cast<size_t>(__builtin_popcount(copied)))) return KVC_OK;
   return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory for the copies of %d states", __builtin_popcount(copied));
