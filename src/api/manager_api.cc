@@ -78,7 +78,9 @@ kvc_status kvc_manager_open_namespace(kvc_manager* m, const kvc_namespace_config
     KVC_REQUIRE_POINTER(namespace_id);
     kvc_namespace_config own;
     KVC_TRY(read_namespace_config(config, &own));
-    return manager.open_namespace(own, namespace_id);
+    return manager.change([&](const ManagerParts& parts) {
+      return parts.blocks.namespace_blocks().open_namespace(own, namespace_id);
+    });
   });
 }
 

@@ -112,7 +112,7 @@ class Parts {
     kvc_offload_stats stats;
     KVC_TRY(read(kvc_offload_read_stats, &o, &stats));
     add(stats);
-    for (uint32_t t = 0; t < o.impl->num_tiers(); ++t) {
+    for (uint32_t t = 0; t < o.impl->tiers().size(); ++t) {
       kvc_offload_tier_stats of_tier;
       KVC_TRY(read(kvc_offload_read_tier_stats, &o, t, &of_tier));
       add(of_tier, label("tier_index", std::to_string(t)));

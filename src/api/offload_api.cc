@@ -222,7 +222,7 @@ void kvc_offload_destroy(kvc_offload* o) { delete o; }
 kvc_status kvc_offload_event_fd(kvc_offload* o, int32_t* fd) {
   return on_offload(o, [&](Offload& offload) -> kvc_status {
     KVC_REQUIRE_POINTER(fd);
-    *fd = offload.event_fd();
+    *fd = offload.tiers().event_fd();
     return KVC_OK;
   });
 }
@@ -275,9 +275,9 @@ kvc_status kvc_offload_read_stats(kvc_offload* o, kvc_offload_stats* stats) {
   return on_offload(o, [&](Offload& offload) {
     return answer(stats, [&](kvc_offload_stats* out) -> kvc_status {
       const OffloadCounters& own = offload.counters();
-      out->waiting_blocks = offload.num_candidates();
+      out->waiting_blocks = offload.queue().size();
       out->busy_pages = offload.num_busy_stages();
-      out->busy_lookups = offload.num_busy_lookups();
+      out->busy_lookups = offload.lookups().num_busy();
       out->published_blocks = own.published;
       out->dropped_events = own.dropped_events;
       out->dropped_blocks = own.dropped_queue;
@@ -296,10 +296,10 @@ kvc_status kvc_offload_read_stats(kvc_offload* o, kvc_offload_stats* stats) {
 
 kvc_status kvc_offload_read_tier_stats(kvc_offload* o, uint32_t tier, kvc_offload_tier_stats* stats) {
   return on_offload(o, [&](Offload& offload) -> kvc_status {
-    if (tier >= offload.num_tiers())
-      return invalid("tier is %u; the offload has %zu", tier, offload.num_tiers());
+    if (tier >= offload.tiers().size())
+      return invalid("tier is %u; the offload has %zu", tier, offload.tiers().size());
     return answer(stats, [&](kvc_offload_tier_stats* out) -> kvc_status {
-      const TierCounters& own = offload.tier_counters(tier);
+      const TierCounters& own = offload.tiers().counters(tier);
       out->hits = own.hits, out->misses = own.misses;
       out->loaded_pages = own.loaded_pages, out->loaded_bytes = own.loaded_bytes;
       out->failed_loads = own.failed_loads;
@@ -308,8 +308,8 @@ kvc_status kvc_offload_read_tier_stats(kvc_offload* o, uint32_t tier, kvc_offloa
       out->failed_stores = own.failed_stores;
       out->waits = own.refused_loads;
       out->load_ns_per_byte = own.ns_per_byte;
-      out->outages = offload.outages(tier);
-      out->available = offload.available(tier);
+      out->outages = offload.tiers().outages(tier);
+      out->available = offload.tiers().available(tier);
       const std::string& text = o->differences[tier];
       out->difference[text.copy(out->difference, sizeof out->difference - 1)] = 0;
       return KVC_OK;

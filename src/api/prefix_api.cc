@@ -50,13 +50,17 @@ kvc_status kvc_manager_pin_prefix(kvc_manager* m, const kvc_prompt* prompt, uint
   return on_prompt(m, prompt, [&](Manager& manager, const TokenSpan& span) {
     KVC_REQUIRE_POINTER(pin);
     KVC_REQUIRE_POINTER(num_pinned);
-    return manager.pin_prefix(span, pin, num_pinned);
+    return manager.look_up(span, [&](const ManagerParts& parts, LookupScratch& scratch) {
+      return parts.pins.pin(scratch, pin, num_pinned);
+    });
   });
 }
 
 kvc_status kvc_manager_unpin_prefix(kvc_manager* m, uint64_t pin) {
   KVC_RECORD(kvc_manager_unpin_prefix, m, pin);
-  return on_manager(m, [&](Manager& manager) { return manager.unpin_prefix(pin); });
+  return on_manager(m, [&](Manager& manager) {
+    return manager.change([&](const ManagerParts& parts) { return parts.pins.unpin(pin); });
+  });
 }
 
 kvc_status kvc_manager_list_pins(kvc_manager* m, uint64_t* pins, size_t capacity, size_t* count) {
@@ -80,10 +84,16 @@ kvc_status kvc_manager_evict_blocks(kvc_manager* m, int32_t pool, uint64_t max_b
   KVC_RECORD(kvc_manager_evict_blocks, m, pool, max_blocks, num_evicted);
   return on_manager(m, [&](Manager& manager) {
     KVC_REQUIRE_POINTER(num_evicted);
-    if (pool == -1) return manager.evict_blocks(0, manager.shape().num_pools, max_blocks, num_evicted);
+    const auto evict = [&](size_t first, size_t end) {
+      return manager.change([&](const ManagerParts& parts) {
+        *num_evicted = parts.blocks.cached().evict_oldest(first, end, max_blocks);
+        return KVC_OK;
+      });
+    };
+    if (pool == -1) return evict(0, manager.shape().num_pools);
     const auto index = static_cast<uint32_t>(pool);
     KVC_TRY(check_pool(manager.shape(), index));
-    return manager.evict_blocks(index, index + 1, max_blocks, num_evicted);
+    return evict(index, index + 1);
   });
 }
 
@@ -92,7 +102,8 @@ kvc_status kvc_manager_acquire_blocks(kvc_manager* m, uint32_t group, int32_t* b
   return on_manager(m, [&](Manager& manager) {
     KVC_REQUIRE_ARRAY(blocks, num_blocks);
     KVC_TRY(check_group(manager.shape(), group));
-    return manager.acquire_blocks(group, blocks, num_blocks);
+    return manager.change(
+        [&](const ManagerParts& parts) { return parts.external.acquire(group, blocks, num_blocks); });
   });
 }
 
@@ -103,7 +114,9 @@ kvc_status kvc_manager_acquire_prefix(kvc_manager* m, const kvc_prompt* prompt, 
     KVC_REQUIRE_ARRAY(blocks, capacity);
     KVC_REQUIRE_POINTER(count);
     KVC_TRY(check_group(manager.shape(), group));
-    return manager.acquire_prefix(span, group, blocks, capacity, count);
+    return manager.look_up(span, [&](const ManagerParts& parts, LookupScratch& scratch) {
+      return parts.external.acquire_prefix(scratch, group, blocks, capacity, count);
+    });
   });
 }
 
@@ -113,7 +126,14 @@ kvc_status kvc_manager_publish_blocks(kvc_manager* m, const kvc_prompt* prompt, 
   return on_prompt(m, prompt, [&](Manager& manager, const TokenSpan& span) {
     KVC_REQUIRE_MEMORY(blocks, num_blocks);
     KVC_TRY(check_group(manager.shape(), group));
-    return manager.publish_blocks(span, group, blocks, num_blocks);
+    const uint32_t block_size = manager.shape().block_size;
+    if (num_blocks > span.num_tokens / block_size) {
+      return invalid("%zu blocks need %zu tokens, only %zu are given", num_blocks, num_blocks * block_size,
+                     span.num_tokens);
+    }
+    return manager.look_up(span, [&](const ManagerParts& parts, LookupScratch& scratch) {
+      return parts.external.publish(scratch, group, blocks, num_blocks);
+    });
   });
 }
 
@@ -121,7 +141,8 @@ kvc_status kvc_manager_release_blocks(kvc_manager* m, const int32_t* blocks, siz
   KVC_RECORD(kvc_manager_release_blocks, m, blocks, num_blocks);
   return on_manager(m, [&](Manager& manager) {
     KVC_REQUIRE_MEMORY(blocks, num_blocks);
-    return manager.release_blocks(blocks, num_blocks);
+    return manager.change(
+        [&](const ManagerParts& parts) { return parts.external.release(blocks, num_blocks); });
   });
 }
 
@@ -131,7 +152,9 @@ kvc_status kvc_manager_unpublish_blocks(kvc_manager* m, const int32_t* blocks, s
   return on_manager(m, [&](Manager& manager) {
     KVC_REQUIRE_MEMORY(blocks, num_blocks);
     KVC_REQUIRE_POINTER(num_unpublished);
-    return manager.unpublish_blocks(blocks, num_blocks, num_unpublished);
+    return manager.change([&](const ManagerParts& parts) {
+      return parts.external.unpublish(blocks, num_blocks, num_unpublished);
+    });
   });
 }
 

@@ -58,7 +58,11 @@ kvc_status kvc_manager_allocate_request(kvc_manager* m, const kvc_prompt* prompt
 
 kvc_status kvc_manager_reserve_tokens(kvc_manager* m, uint64_t request, uint64_t capacity) {
   KVC_RECORD(kvc_manager_reserve_tokens, m, request, capacity);
-  return on_manager(m, [&](Manager& manager) { return manager.reserve_tokens(request, capacity); });
+  return on_manager(m, [&](Manager& manager) {
+    return manager.change(request, true, [&](Requests& requests, Request& found) {
+      return requests.extend(found, capacity, nullptr);
+    });
+  });
 }
 
 kvc_status kvc_manager_append_tokens(kvc_manager* m, uint64_t request, const int32_t* tokens,
@@ -79,7 +83,9 @@ kvc_status kvc_manager_add_keys(kvc_manager* m, uint64_t request, const kvc_extr
   KVC_RECORD(kvc_manager_add_keys, m, request, keys, num_keys);
   return on_manager(m, [&](Manager& manager) {
     KVC_REQUIRE_ARRAY(keys, num_keys);
-    return manager.add_keys(request, keys, num_keys);
+    return manager.change(request, false, [&](Requests& requests, Request& found) {
+      return requests.add_keys(found, keys, num_keys);
+    });
   });
 }
 
@@ -97,25 +103,36 @@ kvc_status kvc_manager_commit_ahead(kvc_manager* m, uint64_t request, uint64_t n
 
 kvc_status kvc_manager_truncate_request(kvc_manager* m, uint64_t request, uint64_t num_tokens) {
   KVC_RECORD(kvc_manager_truncate_request, m, request, num_tokens);
-  return on_manager(m, [&](Manager& manager) { return manager.truncate_request(request, num_tokens); });
+  return on_manager(m, [&](Manager& manager) {
+    return manager.change(request, false, [&](Requests& requests, Request& found) {
+      return requests.truncate(found, num_tokens);
+    });
+  });
 }
 
 kvc_status kvc_manager_fork_request(kvc_manager* m, uint64_t request, uint64_t* child) {
   KVC_RECORD(kvc_manager_fork_request, m, request, child);
   return on_manager(m, [&](Manager& manager) {
     KVC_REQUIRE_POINTER(child);
-    return manager.fork_request(request, child);
+    return manager.change(request, true,
+                          [&](Requests& requests, Request& found) { return requests.fork(found, child); });
   });
 }
 
 kvc_status kvc_manager_preempt_request(kvc_manager* m, uint64_t request) {
   KVC_RECORD(kvc_manager_preempt_request, m, request);
-  return on_manager(m, [&](Manager& manager) { return manager.preempt_request(request); });
+  return on_manager(m, [&](Manager& manager) {
+    return manager.change(request, false,
+                          [&](Requests& requests, Request& found) { return requests.preempt(found); });
+  });
 }
 
 kvc_status kvc_manager_free_request(kvc_manager* m, uint64_t request) {
   KVC_RECORD(kvc_manager_free_request, m, request);
-  return on_manager(m, [&](Manager& manager) { return manager.free_request(request); });
+  return on_manager(m, [&](Manager& manager) {
+    return manager.change(request, false,
+                          [&](Requests& requests, Request& found) { return requests.end(found); });
+  });
 }
 
 kvc_status kvc_manager_request_info(kvc_manager* m, uint64_t request, kvc_request_info* info) {

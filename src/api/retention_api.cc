@@ -40,8 +40,11 @@ kvc_status kvc_manager_set_priority(kvc_manager* m, uint64_t request, uint64_t f
     KVC_TRY(check_hints(manager));
     const uint64_t end = num_tokens > UINT64_MAX - first_token ? UINT64_MAX : first_token + num_tokens;
     const Shape& shape = manager.shape();
-    return manager.set_priority(
-        request, {shape.positions_within(first_token), shape.positions_within(end), until_ns, priority});
+    const HintRange range{shape.positions_within(first_token), shape.positions_within(end), until_ns,
+                          priority};
+    return manager.change(request, false, [&](Requests& requests, Request& found) {
+      return requests.features().get<Hints>().set_priority(found, range);
+    });
   });
 }
 
@@ -49,7 +52,9 @@ kvc_status kvc_manager_end_session(kvc_manager* m, uint64_t request, uint64_t sh
   KVC_RECORD(kvc_manager_end_session, m, request, shared_tokens);
   return on_manager(m, [&](Manager& manager) {
     KVC_TRY(check_hints(manager));
-    return manager.end_session(request, shared_tokens);
+    return manager.change(request, false, [&](Requests& requests, Request& found) {
+      return requests.features().get<Hints>().end_session(found, shared_tokens);
+    });
   });
 }
 
@@ -78,7 +83,9 @@ kvc_status kvc_manager_register_prompt(kvc_manager* m, const char* name, const k
     TokenSpan span;
     KVC_TRY(read_prompt(prompt, &span));
     uint64_t pinned = 0;
-    KVC_TRY(manager.register_prompt(name, span, &pinned));
+    KVC_TRY(manager.look_up(span, [&](const ManagerParts& parts, LookupScratch& scratch) {
+      return parts.prompts.add(name, span, scratch, &pinned);
+    }));
     if (num_pinned != nullptr) *num_pinned = pinned;
     return kvc_status{KVC_OK};
   });
@@ -103,7 +110,7 @@ kvc_status kvc_manager_unregister_prompt(kvc_manager* m, const char* name) {
   KVC_RECORD(kvc_manager_unregister_prompt, m, name);
   return on_manager(m, [&](Manager& manager) -> kvc_status {
     KVC_TRY(check_name(name));
-    return manager.unregister_prompt(name);
+    return manager.change([&](const ManagerParts& parts) { return parts.prompts.remove(name); });
   });
 }
 

@@ -282,7 +282,7 @@ kvc_status kvc_scheduler_plan(kvc_scheduler* s, uint64_t now_ns, kvc_plan* plan)
   const kvc_status status = on_scheduler(s, [&](Scheduler& impl) -> kvc_status {
     return answer(plan, [&](kvc_plan* out) {
       const kvc_status made = impl.plan(now_ns, out);
-      changed = impl.take_pressure_change(&high, &usage);
+      changed = impl.pressure().take_change(&high, &usage);
       return made;
     });
   });

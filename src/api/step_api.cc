@@ -195,7 +195,9 @@ kvc_status kvc_manager_step(kvc_manager* m, kvc_step* step) {
 
 kvc_status kvc_manager_retire_step(kvc_manager* m, uint64_t step_id) {
   KVC_RECORD(kvc_manager_retire_step, m, step_id);
-  return on_manager(m, [&](Manager& manager) { return manager.retire_step(step_id); });
+  return on_manager(m, [&](Manager& manager) {
+    return manager.change([&](const ManagerParts& parts) { return parts.stepper.retire(step_id); });
+  });
 }
 
 kvc_status kvc_manager_fail_step(kvc_manager* m, uint64_t step_id, uint64_t* requests, size_t capacity,

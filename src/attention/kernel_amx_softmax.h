@@ -33,6 +33,35 @@ inline void scale_words(uint32_t* words, F factor) {
   _mm512_store_si512(words, (__m512i)(low >> 16 | (high & 0xffff0000u)));
 }
 
+// Scales by a power of 2 what a row has of earlier steps: the sums, the probabilities of the segments before
+// `from`, the result.
+template <uint32_t kTerms>
+[[gnu::always_inline]] inline void scale_row(const RunArgs& a, uint32_t row, uint32_t* words, uint32_t from,
+                                             F factor) {
+  float* row_sums = a.row_sum + row * 16;
+  store(row_sums, load(row_sums) * factor);
+  for (uint32_t t = 0; t < kTerms; ++t) {
+    for (uint32_t step = 0; step < from / 2; ++step)
+      scale_words(words + t * a.p_term_words + step * kStepWords, factor);
+  }
+  if (a.fresh) return;
+  float* o = a.o + size_t{row} * a.v_dim;
+  for (uint32_t e = 0; e < a.v_dim; e += kLanes) store(o + e, load(o + e) * factor);
+}
+
+// Probabilities of two tokens as sums of bf16 terms.
+template <uint32_t kTerms>
+[[gnu::always_inline]] inline void store_terms(F low, F high, uint32_t* words, size_t term_words) {
+  for (uint32_t t = 0; t < kTerms; ++t) {
+    const U low_bits = reinterpret_cast<U>(low) + 0x8000u;
+    const U high_bits = reinterpret_cast<U>(high) + 0x8000u;
+    _mm512_store_si512(words + t * term_words, (__m512i)(low_bits >> 16 | (high_bits & 0xffff0000u)));
+    if (t + 1 == kTerms) break;
+    low = low - reinterpret_cast<F>(low_bits & 0xffff0000u);
+    high = high - reinterpret_cast<F>(high_bits & 0xffff0000u);
+  }
+}
+
 // One step of the online softmax, row by row, of the scores of the segments from `from` on.
 template <uint32_t kSegments, uint32_t kTerms, bool kMasked>
 void run_softmax(const RunArgs& a, uint32_t first, uint32_t rows, uint32_t from) {
@@ -58,15 +87,7 @@ void run_softmax(const RunArgs& a, uint32_t first, uint32_t rows, uint32_t from)
       const float raise = is_far ? row_max - before : __builtin_ceilf(row_max - before);
       a.row_max[row] = is_far ? row_max : before + raise;
       const F factor = _mm512_scalef_ps(set1(1), set1(-raise));
-      float* row_sums = a.row_sum + row * 16;
-      store(row_sums, load(row_sums) * factor);
-      for (uint32_t t = 0; t < kTerms; ++t) {
-        for (uint32_t step = 0; step < from / 2; ++step)
-          scale_words(words + t * a.p_term_words + step * kStepWords, factor);
-      }
-      if (a.fresh) return;
-      float* o = a.o + size_t{row} * a.v_dim;
-      for (uint32_t e = 0; e < a.v_dim; e += kLanes) store(o + e, load(o + e) * factor);
+      scale_row<kTerms>(a, row, words, from, factor);
     };
     // The rounding error of such large logits may exceed all other logits. Includes rows that have seen
     // nothing.
@@ -86,17 +107,9 @@ void run_softmax(const RunArgs& a, uint32_t first, uint32_t rows, uint32_t from)
       F row_sum[2] = {};
       for (uint32_t i = 0; i < kSegments; i += 2) {
         const F y = fma(score(i), scale, -row_max), z = fma(score(i + 1), scale, -row_max);
-        F low = kTerms == 1 ? exp2_short(y) : exp2(y), high = kTerms == 1 ? exp2_short(z) : exp2(z);
+        const F low = kTerms == 1 ? exp2_short(y) : exp2(y), high = kTerms == 1 ? exp2_short(z) : exp2(z);
         row_sum[0] = row_sum[0] + low, row_sum[1] = row_sum[1] + high;
-        for (uint32_t t = 0; t < kTerms; ++t) {
-          const U low_bits = reinterpret_cast<U>(low) + 0x8000u;
-          const U high_bits = reinterpret_cast<U>(high) + 0x8000u;
-          _mm512_store_si512(words + t * a.p_term_words + (from + i) / 2 * kStepWords,
-                             (__m512i)(low_bits >> 16 | (high_bits & 0xffff0000u)));
-          if (t + 1 == kTerms) break;
-          low = low - reinterpret_cast<F>(low_bits & 0xffff0000u);
-          high = high - reinterpret_cast<F>(high_bits & 0xffff0000u);
-        }
+        store_terms<kTerms>(low, high, words + (from + i) / 2 * kStepWords, a.p_term_words);
       }
       const F sum = row_sum[0] + row_sum[1];
       if (raised || _mm512_cmp_ps_mask((__m512)sum, (__m512)set1(kMostTotal), _CMP_NLE_UQ) == 0) [[likely]] {

@@ -163,6 +163,25 @@ void row_scores(const ScoreArgs& a) {
 
 // ---- scores of tiles -----------------------------------------------------------------------------
 
+template <Form form, uint32_t kRows, uint32_t kCount>
+[[gnu::always_inline]] inline void store_tile_scores(const ScoreArgs& a, uint32_t row, uint32_t segment,
+                                                     const F (&sums)[kRows][kCount]) {
+  KVC_UNROLLED
+  for (uint32_t r = 0; r < kRows; ++r) {
+    float* out = a.scores + (row + r) * kTile + segment * kSegment;
+    if constexpr (form == kF16) {
+      for (uint32_t i = 0; i < kCount; ++i) {
+        float both[kLanes];
+        store(both, sums[r][i]);
+        for (uint32_t j = 0; j < kLanes / 2; ++j) out[i * kLanes / 2 + j] = both[2 * j] + both[2 * j + 1];
+      }
+    } else {
+      KVC_UNROLLED
+      for (uint32_t i = 0; i < kCount; ++i) store(out + i * kLanes, sums[r][i]);
+    }
+  }
+}
+
 // Without kFetch there are registers for all pointers.
 template <Form form, uint32_t kRows, uint32_t kCols, bool kFetch>
 inline void tile_scores_block(const ScoreArgs& a, uint32_t row, uint32_t segment) {
@@ -220,20 +239,7 @@ inline void tile_scores_block(const ScoreArgs& a, uint32_t row, uint32_t segment
       }
     }
   }
-  KVC_UNROLLED
-  for (uint32_t r = 0; r < kRows; ++r) {
-    float* out = a.scores + (row + r) * kTile + segment * kSegment;
-    if constexpr (form == kF16) {
-      for (uint32_t i = 0; i < kCount; ++i) {
-        float both[kLanes];
-        store(both, sums[r][i]);
-        for (uint32_t j = 0; j < kLanes / 2; ++j) out[i * kLanes / 2 + j] = both[2 * j] + both[2 * j + 1];
-      }
-    } else {
-      KVC_UNROLLED
-      for (uint32_t i = 0; i < kCount; ++i) store(out + i * kLanes, sums[r][i]);
-    }
-  }
+  store_tile_scores<form>(a, row, segment, sums);
 }
 
 #if KVC_ATTENTION_LEVEL >= 3

@@ -148,6 +148,19 @@ inline bool in_pairs([[maybe_unused]] Form form, [[maybe_unused]] uint32_t dim,
 void add_values_amx(const ValueArgs& a);
 #endif
 
+[[gnu::always_inline]] inline void add_values_even_odd(const ValueArgs& a, Lines& next) {
+  constexpr uint32_t kMost = kLanes == 16 ? 2 : 1;
+  in_blocks<kRowBlock>(a.rows, [&]<uint32_t kRows>(uint32_t row) {
+    in_blocks<kRows == 1 ? 2 * kMost : kMost>(a.dim / (2 * kLanes), [&]<uint32_t kCols>(uint32_t c) {
+      if (next.row != next.end) {
+        values_even_odd<kRows, kCols, true>(a, next, row, c * 2 * kLanes);
+      } else {
+        values_even_odd<kRows, kCols, false>(a, next, row, c * 2 * kLanes);
+      }
+    });
+  });
+}
+
 template <Form form>
 void add_values(const ValueArgs& a) {
 #if KVC_ATTENTION_LEVEL == 4
@@ -168,19 +181,7 @@ void add_values(const ValueArgs& a) {
     return;
   }
 #endif
-  if (even_and_odd(form, a.dim)) {
-    constexpr uint32_t kMost = kLanes == 16 ? 2 : 1;
-    in_blocks<kRowBlock>(a.rows, [&]<uint32_t kRows>(uint32_t row) {
-      in_blocks<kRows == 1 ? 2 * kMost : kMost>(a.dim / (2 * kLanes), [&]<uint32_t kCols>(uint32_t c) {
-        if (next.row != next.end) {
-          values_even_odd<kRows, kCols, true>(a, next, row, c * 2 * kLanes);
-        } else {
-          values_even_odd<kRows, kCols, false>(a, next, row, c * 2 * kLanes);
-        }
-      });
-    });
-    return;
-  }
+  if (even_and_odd(form, a.dim)) return add_values_even_odd(a, next);
   for (uint32_t begin = 0, group = 0; begin < a.dim; begin += a.v.group, ++group) {
     const uint32_t end = a.dim - begin > a.v.group ? begin + a.v.group : a.dim;
 #if KVC_ATTENTION_LEVEL > 1

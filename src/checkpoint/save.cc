@@ -50,7 +50,8 @@ class Save {
     describe(manifest_, out);
     out->resumed_pages = resumed_;
     out->longest_hold = longest_hold_;
-    out->longest_admission = manager_.longest_admission();
+    out->longest_admission =
+        manager_.read([](const StateReader& state) { return state.requests.admissions().longest(); });
     return KVC_OK;
   }
 

@@ -68,6 +68,18 @@ bool PackReader::read(PackValue* value) {
   if (tag < 0x90) return entries(PackKind::kMap, tag & 0x0f, value);
   if (tag < 0xa0) return entries(PackKind::kArray, tag & 0x0f, value);
   if (tag < 0xc0) return content(PackKind::kText, tag & 0x1f, value);
+  return read_tagged(tag, value);
+}
+
+bool PackReader::real(size_t bytes, PackValue* value) {
+  if (left() < bytes) return false;
+  value->kind = PackKind::kReal;
+  const uint64_t bits = fixed(bytes);
+  value->real = bytes == 4 ? std::bit_cast<float>(static_cast<uint32_t>(bits)) : std::bit_cast<double>(bits);
+  return true;
+}
+
+bool PackReader::read_tagged(uint8_t tag, PackValue* value) {
   const size_t wide = size_t{1} << (tag & 3);  // 1, 2, 4, 8 where the tags of a kind begin at a multiple of 4
   switch (tag) {
     case 0xc0:
@@ -87,15 +99,8 @@ bool PackReader::read(PackValue* value) {
     case 0xc9:
       return run(PackKind::kExt, size_t{1} << (tag - 0xc7), value);
     case 0xca:
-      if (left() < 4) return false;
-      value->kind = PackKind::kReal;
-      value->real = std::bit_cast<float>(static_cast<uint32_t>(fixed(4)));
-      return true;
     case 0xcb:
-      if (left() < 8) return false;
-      value->kind = PackKind::kReal;
-      value->real = std::bit_cast<double>(fixed(8));
-      return true;
+      return real(tag == 0xca ? 4 : 8, value);
     case 0xcc:
     case 0xcd:
     case 0xce:
@@ -117,14 +122,11 @@ bool PackReader::read(PackValue* value) {
     case 0xdb:
       return run(PackKind::kText, size_t{1} << (tag - 0xd9), value);
     case 0xdc:
-    case 0xdd: {
-      const size_t bytes = tag == 0xdc ? 2 : 4;
-      return left() >= bytes && entries(PackKind::kArray, fixed(bytes), value);
-    }
+    case 0xdd:
     case 0xde:
     case 0xdf: {
-      const size_t bytes = tag == 0xde ? 2 : 4;
-      return left() >= bytes && entries(PackKind::kMap, fixed(bytes), value);
+      const size_t bytes = (tag & 1) == 0 ? 2 : 4;
+      return left() >= bytes && entries(tag < 0xde ? PackKind::kArray : PackKind::kMap, fixed(bytes), value);
     }
     default:  // 0xc1, which there is not
       return false;

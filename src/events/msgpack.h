@@ -186,6 +186,8 @@ class PackReader {
   bool content(PackKind kind, uint64_t size, PackValue* value);
   bool entries(PackKind kind, uint64_t count, PackValue* value);
   bool read(PackValue* value);
+  bool read_tagged(uint8_t tag, PackValue* value);
+  bool real(size_t bytes, PackValue* value);
 
   const uint8_t* begin_;
   const uint8_t* at_;

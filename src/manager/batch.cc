@@ -5,31 +5,6 @@
 
 namespace kvc {
 
-bool Blocks::expect_hit(BlockId id, List* was) {
-  Block& block = pool_[id];
-  *was = block.list;
-  if (block.list == List::kHeld) return false;
-  PoolCounts& counts = pool_.counts(block.pool);
-  --(block.list == List::kLru ? counts.lru : counts.fenced);
-  if (quotas_.on()) quotas_.hit(id, block.pool, block.list == List::kFenced);
-  block.list = List::kHeld;
-  return true;
-}
-
-void Blocks::take_back_hit(BlockId id, List was) {
-  Block& block = pool_[id];
-  PoolCounts& counts = pool_.counts(block.pool);
-  ++(was == List::kLru ? counts.lru : counts.fenced);
-  if (quotas_.on()) was == List::kLru ? quotas_.cache_held(id, block.pool) : quotas_.fence(id, block.pool);
-  block.list = was;
-}
-
-// FREE may count less than nothing: what is available is right, since cached blocks stand in for it.
-void Blocks::expect_blocks(uint32_t ns, size_t pool, uint64_t count) {
-  pool_.counts(pool).free -= count;
-  if (quotas_.on()) quotas_.expect(class_of(ns), pool, count);
-}
-
 Batch::~Batch() {
   planned_.clear(arena_);
   paths_.clear(arena_);
@@ -66,7 +41,7 @@ void Batch::expect(Planned& planned) {
   const AdmittedSlots& slots = planned.plan.slots;
   each_hit(planned, [&](BlockId block) {
     List was;
-    if (blocks_.expect_hit(block, &was)) hits_.data[num_hits_++] = {block, was};
+    if (blocks_.room().expect_hit(block, &was)) hits_.data[num_hits_++] = {block, was};
   });
   for (uint64_t& taken : planned.taken) taken = 0;
   const size_t end = shape_.positions_of(slots.capacity);
@@ -78,7 +53,7 @@ void Batch::expect(Planned& planned) {
   for (uint32_t g = shape_.num_token_groups; g < shape_.num_groups; ++g)
     planned.taken[shape_.groups[g].pool] += cross;
   for (size_t p = 0; p < shape_.num_pools; ++p)
-    blocks_.expect_blocks(planned.request->ns, p, planned.taken[p]);
+    blocks_.room().expect_blocks(planned.request->ns, p, planned.taken[p]);
   planned.request->admitted = true;
   admissions_.count(*planned.request, true);
 }
@@ -120,11 +95,11 @@ void Batch::take_back() {
     request.admitted = false;
     admissions_.count(request, false);
     for (size_t p = 0; p < shape_.num_pools; ++p)
-      blocks_.expect_blocks(request.ns, p, ~planned_.data[i].taken[p] + 1);
+      blocks_.room().expect_blocks(request.ns, p, ~planned_.data[i].taken[p] + 1);
   }
   while (num_hits_ != 0) {
     const Hit& hit = hits_.data[--num_hits_];
-    blocks_.take_back_hit(hit.block, hit.was);
+    blocks_.room().take_back_hit(hit.block, hit.was);
   }
 }
 
@@ -141,7 +116,7 @@ void Batch::admit(CopyList& copies) {
     const Planned& planned = planned_.data[i];
     each_hit(planned, [&](BlockId block) { blocks_.hold(block); });
     if (const size_t length = planned.plan.slots.length; length != 0)  // perhaps no block keeps it alive
-      blocks_.move_cursor(&planned.request->cursor, paths_.data[planned.path + length - 1]);
+      blocks_.positions().move_cursor(&planned.request->cursor, paths_.data[planned.path + length - 1]);
   }
   for (size_t i = 0; i < count_; ++i) {
     Planned& planned = planned_.data[i];

@@ -19,7 +19,7 @@ class Checker {
 
   kvc_status run() {
     const size_t num_namespaces = s_.namespaces().size();
-    if (!holds_.create(scratch_, pool_.num_ids()) || !cursors_.create(scratch_, tree_.num_places()) ||
+    if (!holds_.create(scratch_, pool_.num_ids()) || !cursors_.create(scratch_, tree_.places().used()) ||
         !users_.create(scratch_, num_namespaces) || !nodes_of_.create(scratch_, num_namespaces) ||
         !cached_.create(scratch_, num_namespaces * shape_.num_pools)) {
       return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory to check %llu blocks", ull(pool_.num_ids()));
@@ -33,8 +33,8 @@ class Checker {
     for (size_t p = 0; p < shape_.num_pools; ++p) KVC_TRY(blocks(p));
     KVC_CHECK(num_published_ == num_in_rings_, "%zu blocks are published, %zu are copies of a first one",
               num_published_, num_in_rings_);
-    KVC_CHECK(num_filling_ == pool_.num_filling(), "%llu blocks are filling, %llu counted", ull(num_filling_),
-              ull(pool_.num_filling()));
+    KVC_CHECK(num_filling_ == pool_.filling().size(), "%llu blocks are filling, %llu counted",
+              ull(num_filling_), ull(pool_.filling().size()));
     KVC_TRY(nodes());
     for (uint32_t ns = 0; ns < num_namespaces; ++ns) KVC_TRY(namespace_of(ns));
     for (size_t p = 0; p < shape_.num_pools && s_.blocks.quotas().on(); ++p) KVC_TRY(shares(p));
@@ -49,7 +49,7 @@ class Checker {
       ++all;
       ++users_[r.ns];
       admitted += r.admitted;
-      admitted_of_[s_.blocks.class_of(r.ns)] += r.admitted;
+      admitted_of_[s_.blocks.shares().class_of(r.ns)] += r.admitted;
       return r.building ? KVC_OK : request(i, r);
     }));
     KVC_CHECK(admitted == s_.requests.admissions().num_admitted() && all == s_.requests.count(),
@@ -241,16 +241,16 @@ class Checker {
   kvc_status order(size_t p, uint32_t list) {
     uint64_t before = UINT64_MAX;
     return s_.each_from(pool_.lru_head(p, list), [&](BlockId id, const Block&) -> kvc_status {
-      const uint64_t age = pool_.age(id);
+      const uint64_t age = pool_.shelves().age(id);
       KVC_CHECK(age != 0 && (age < before || shape_.policy->moves_fragments),
                 "list %u of pool %zu: block %d came %llu blocks ago, the one before it %llu", list, p,
                 raw(id), ull(age), ull(before));
       before = age;
       const NodeId node = pool_[id].node;
-      const Retention& retention = tree_.retention();
-      KVC_CHECK(
-          !retention.on() || tree_.stale(tree_[node]) || retention.level(node) == pool_.place_of(list).level,
-          "block %d of level %u waits in list %u of pool %zu", raw(id), retention.level(node), list, p);
+      const Retention& retention = tree_.notes().retention();
+      KVC_CHECK(!retention.on() || tree_.stale(tree_[node]) ||
+                    retention.level(node) == pool_.shelves().place_of(list).level,
+                "block %d of level %u waits in list %u of pool %zu", raw(id), retention.level(node), list, p);
       return KVC_OK;
     });
   }
@@ -265,7 +265,8 @@ class Checker {
       ++(tree_.stale(node) ? stale : cached(node.ns, p));
       return KVC_OK;
     }));
-    for (uint32_t list = 0; pool_.has_shelves() && list < pool_.num_lists(); ++list) KVC_TRY(order(p, list));
+    for (uint32_t list = 0; pool_.shelves().on() && list < pool_.shelves().num_lists(); ++list)
+      KVC_TRY(order(p, list));
     uint32_t fence = 0;
     KVC_TRY(list(p, List::kFenced, "FENCED", counts.fenced, &fenced,
                  [&](BlockId id, const Block& block) -> kvc_status {
@@ -298,7 +299,7 @@ class Checker {
       KVC_CHECK(!is_node(block.node) || block.list != List::kFree, "block %d is free and published", raw(id));
       KVC_CHECK(!is_node(block.node) || block.content != Content::kEmpty, "block %d is published and empty",
                 raw(id));
-      KVC_CHECK(block.content != Content::kFilling || (pool_.fills() && block.list != List::kLru),
+      KVC_CHECK(block.content != Content::kFilling || (pool_.filling().on() && block.list != List::kLru),
                 "block %d of LRU is filling", raw(id));
       num_filling_ += block.content == Content::kFilling;
       filling += held && block.content == Content::kFilling;
@@ -328,7 +329,7 @@ class Checker {
     const Block& block = pool_[id];
     KVC_CHECK(tree_.alive(block.node), "block %d hangs on a dead node", raw(id));
     const BlockId first = tree_.block_of(block.node, block.group);
-    KVC_CHECK(is_block(first) && pool_[first].node == block.node && tree_.in_ring(id),
+    KVC_CHECK(is_block(first) && pool_[first].node == block.node && tree_.copies().intact(id),
               "block %d is not behind the first copy, %d", raw(id), raw(first));
     ++num_published_;
     if (first != id) return KVC_OK;
@@ -337,7 +338,8 @@ class Checker {
       KVC_CHECK(
           pool_[copy].node == block.node && pool_[copy].group == block.group && ++count <= pool_.num_ids(),
           "the copies of block %d are broken", raw(id));
-      KVC_CHECK(tree_.in_ring(copy), "the copies of block %d are broken at block %d", raw(id), raw(copy));
+      KVC_CHECK(tree_.copies().intact(copy), "the copies of block %d are broken at block %d", raw(id),
+                raw(copy));
       idle += pool_[copy].list == List::kLru;
       return KVC_OK;
     }));
@@ -356,13 +358,14 @@ class Checker {
     for (NodeId id = tree_.first_orphan(); is_node(id); id = tree_[id].hash_next) {
       ++alive;
       ++nodes_of_[tree_[id].ns];
-      KVC_CHECK(alive <= tree_.num_places(), "the orphans go in circles");
+      KVC_CHECK(alive <= tree_.places().used(), "the orphans go in circles");
     }
-    KVC_CHECK(tree_.retention().deadlines().intact(), "the deadlines of hints are broken");
-    KVC_CHECK(!tree_.counts_uses() || tree_.uses().intact(), "the uses of evicted positions are broken");
+    KVC_CHECK(tree_.notes().retention().deadlines().intact(), "the deadlines of hints are broken");
+    KVC_CHECK(!tree_.notes().uses().on() || tree_.notes().uses().intact(),
+              "the uses of evicted positions are broken");
     KVC_CHECK(alive == s_.counters.nodes_used, "%zu nodes are in use, %llu counted", alive,
               ull(s_.counters.nodes_used));
-    KVC_CHECK(tree_.places_intact(), "the places of unused nodes are broken");
+    KVC_CHECK(tree_.places().intact(s_.counters.nodes_used), "the places of unused nodes are broken");
     return KVC_OK;
   }
 
@@ -375,8 +378,9 @@ class Checker {
         !is_node(node.parent) || (tree_.alive(node.parent) && tree_[node.parent].depth + 1 == node.depth &&
                                   tree_[node.parent].ns == node.ns && tree_[node.parent].epoch == node.epoch),
         "node %zu hangs on a wrong parent", i);
-    KVC_CHECK(!tree_.retention().on() || node.resident != 0 ||
-                  (tree_.retention().level(id) == kDefaultLevel && tree_.retention().deadlines().of(id) == 0),
+    KVC_CHECK(!tree_.notes().retention().on() || node.resident != 0 ||
+                  (tree_.notes().retention().level(id) == kDefaultLevel &&
+                   tree_.notes().retention().deadlines().of(id) == 0),
               "node %zu has a hint and no block", i);
     uint32_t resident = 0;
     for (uint32_t g = 0; g < shape_.num_groups; ++g) {
@@ -391,8 +395,8 @@ class Checker {
               "node %zu: blocks of encoders and of others, %x", i, resident);
     KVC_CHECK(resident == node.resident, "node %zu: resident mask %x, groups with a block %x", i,
               node.resident, resident);
-    KVC_CHECK(!tree_.counts_uses() || (tree_.uses().of(id) != 0) == (resident != 0),
-              "node %zu has %u uses, and groups with a block %x", i, tree_.uses().of(id), resident);
+    KVC_CHECK(!tree_.notes().uses().on() || (tree_.notes().uses().of(id) != 0) == (resident != 0),
+              "node %zu has %u uses, and groups with a block %x", i, tree_.notes().uses().of(id), resident);
     if (tree_.has_events() && !tree_.stale(node)) {
       KVC_CHECK(tree_.waypoint_group(id) < 0 || resident == 0, "node %zu is told of as without a block, %x",
                 i, resident);
@@ -434,7 +438,7 @@ class Checker {
   // What the classes have of a pool, what they still lack, and that nothing cached waits in another class.
   kvc_status shares(size_t p) {
     const Quotas& quotas = s_.blocks.quotas();
-    Quotas::Share found[BlockPool::kMaxClasses] = {};
+    Quotas::Share found[Shelves::kMaxClasses] = {};
     KVC_TRY(s_.each_block(p, [&](BlockId id, const Block& block) -> kvc_status {
       if (block.list == List::kFree) return KVC_OK;
       const uint32_t cls = quotas.class_of(id);
@@ -442,22 +446,22 @@ class Checker {
                 "block %d is of class %u, which nobody has", raw(id), cls);
       const uint64_t payer = quotas.payer(id);
       const bool open = payer != kNoPayer && s_.namespaces().is_open(payer);
-      const uint32_t wanted = open ? s_.blocks.class_of(payer == 0 ? 0 : handle_index(payer)) : 0;
+      const uint32_t wanted = open ? s_.blocks.shares().class_of(payer == 0 ? 0 : handle_index(payer)) : 0;
       const bool stale = block.list == List::kLru && tree_.stale(tree_[block.node]);
       KVC_CHECK(cls == wanted || stale, "block %d is of class %u, its namespace of %u", raw(id), cls, wanted);
       if (block.list == List::kLru) {
         found[cls].cached += !stale;
-        KVC_CHECK(stale || s_.blocks.class_of(tree_[block.node].ns) == cls,
+        KVC_CHECK(stale || s_.blocks.shares().class_of(tree_[block.node].ns) == cls,
                   "block %d is cached for a namespace of class %u, and counts for class %u", raw(id),
-                  s_.blocks.class_of(tree_[block.node].ns), cls);
+                  s_.blocks.shares().class_of(tree_[block.node].ns), cls);
       } else {
         ++found[cls].held;
         found[cls].fenced += block.list == List::kFenced;
       }
       return KVC_OK;
     }));
-    for (uint32_t list = 0; list < pool_.num_lists(); ++list) {
-      const uint32_t cls = pool_.place_of(list).cls;
+    for (uint32_t list = 0; list < pool_.shelves().num_lists(); ++list) {
+      const uint32_t cls = pool_.shelves().place_of(list).cls;
       KVC_TRY(s_.each_from(pool_.lru_head(p, list), [&](BlockId id, const Block&) -> kvc_status {
         KVC_CHECK(quotas.class_of(id) == cls, "block %d waits in class %u and counts for class %u", raw(id),
                   cls, quotas.class_of(id));
@@ -518,7 +522,7 @@ class Checker {
   Array<size_t> cached_;
   uint64_t num_filling_ = 0;
   size_t num_published_ = 0, num_in_rings_ = 0;
-  uint64_t admitted_of_[BlockPool::kMaxClasses] = {};  // per class
+  uint64_t admitted_of_[Shelves::kMaxClasses] = {};  // per class
 };
 
 }  // namespace

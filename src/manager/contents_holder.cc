@@ -83,7 +83,7 @@ size_t ContentsHolder::hold(Contents::Cached* entries, size_t count, uint8_t* he
     if (!is_right(id, entry)) continue;
     entry.block = raw(id);
     readings_.emplace_back();
-    blocks.begin_reading(id, &readings_.back());
+    CheckpointBlocks(blocks).begin_reading(id, &readings_.back());
     held[i] = 1;
   }
   longest_ = std::max(longest_, visited);
@@ -96,7 +96,8 @@ void ContentsHolder::release() {
   const Guard lock(manager_.monitor_);
   if (manager_.monitor_.changes() == changes_) ++changes_;  // nobody else's
   longest_ = std::max<uint64_t>(longest_, readings_.size());
-  for (size_t i = readings_.size(); i-- > 0;) manager_.blocks_.end_reading(readings_[i]);
+  CheckpointBlocks blocks(manager_.blocks_);
+  for (size_t i = readings_.size(); i-- > 0;) blocks.end_reading(readings_[i]);
   readings_.clear();
 }
 

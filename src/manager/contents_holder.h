@@ -3,6 +3,7 @@
 // goes on serving: a few at a time, each only if it still has the content that was read. A hold leaves no
 // trace unless somebody uses the block meanwhile. No log has it: calls that are logged wait for its end.
 #pragma once
+#include "manager/checkpoint_blocks.h"
 #include "manager/contents.h"
 #include "manager/manager.h"
 
@@ -37,7 +38,7 @@ class ContentsHolder {
   uint64_t changes_ = UINT64_MAX;
   uint64_t longest_ = 0;
   std::vector<uint32_t> way_;
-  std::vector<Blocks::Reading> readings_;
+  std::vector<CheckpointBlocks::Reading> readings_;
   std::unique_lock<std::mutex> log_order_;  // of a manager that is recorded, until release()
 };
 

@@ -118,7 +118,7 @@ void Cross::hold(Request& request, const AdmissionPlan& plan) {
       request.groups[g].blocks.data[j] = block;
     }
   });
-  blocks_.use(path_.data, positions);
+  blocks_.levels().use(path_.data, positions);
 }
 
 // The tables show what was found, or take as many blocks.
@@ -144,27 +144,10 @@ void Cross::publish(Request& request, ExtraRecords& extras, bool publishes) {
   request.end_cross_pending();
   if (!publishes) return;
   const Encoder& encoder = encoders_[index_of(request)];
-  const size_t published = blocks_.publish_cross(
+  const size_t published = blocks_.positions().publish_cross(
       {encoder.hashes.data, kCrossTokens.data(), extras, request.groups, request.ns, request.epoch, 0, 0},
       positions);
   counters_.unpublished_blocks += positions - published;
-}
-
-size_t Blocks::publish_cross(const Publication& publication, size_t positions) {
-  const auto& [keys, tokens, extras, groups, ns, epoch, filled_by, checkpoint] = publication;
-  NodeId node = root_of(ns);
-  for (size_t j = 0; j < positions; ++j) {
-    const NodeId parent = node;
-    if (shape_.has_gaps()) make_node_room(parent, keys[j], tokens, extras.view(j), ns, epoch);
-    do {
-      node = tree_.publish_position(parent, keys[j], tokens, extras, j, ns, epoch);
-    } while (!is_node(node) && evict_for_node(ns));
-    if (!is_node(node)) return j;
-    for (uint32_t g = shape_.num_token_groups; g < shape_.num_groups; ++g)
-      tree_.attach(node, g, groups[g].blocks.data[j]);
-    use(&node, 1);
-  }
-  return positions;
 }
 
 // The last position first, so that it is evicted first.

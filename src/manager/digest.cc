@@ -30,8 +30,8 @@ void add_namespace(const StateReader& state, uint32_t ns, DigestHash& out) {
         state.each_copy(first, add_copy);
       out.add(count);
     }
-    if (state.tree().counts_uses()) out.add(state.tree().uses().of(id));
-    if (state.tree().retention().on()) out.add(state.tree().retention().level(id));
+    if (state.tree().notes().uses().on()) out.add(state.tree().notes().uses().of(id));
+    if (state.tree().notes().retention().on()) out.add(state.tree().notes().retention().level(id));
   });
 }
 
@@ -42,10 +42,10 @@ void add_pool(const StateReader& state, size_t p, DigestHash& out) {
       if (list == List::kFenced) out.add(block.fence);
     });
   }
-  for (uint32_t list = 0; state.pool().has_shelves() && list < state.pool().num_lists(); ++list) {
+  for (uint32_t list = 0; state.pool().shelves().on() && list < state.pool().shelves().num_lists(); ++list) {
     out.add(list);
     state.each_from(state.pool().lru_head(p, list),
-                    [&](BlockId id, const Block&) { out.add(state.pool().age(id)); });
+                    [&](BlockId id, const Block&) { out.add(state.pool().shelves().age(id)); });
   }
   const Zeroing& zeroing = state.blocks.zeroing();
   const Quotas& quotas = state.blocks.quotas();
@@ -59,7 +59,7 @@ void add_pool(const StateReader& state, size_t p, DigestHash& out) {
     out.add(static_cast<uint64_t>(block.list) | static_cast<uint64_t>(block.content) << 8 |
             uint64_t{block.list == List::kFenced && block.leaves_first != 0} << 10 |
             uint64_t{block.external} << 16 | uint64_t{block.pins} << 32);
-    if (block.content == Content::kFilling) out.add(state.pool().filling_step(id));
+    if (block.content == Content::kFilling) out.add(state.pool().filling().step(id));
     out.add(block.refs);
     if (block.list != List::kFree) out.add(block.group);
     if (zeroing.on()) {  // ids differ from manager to manager, indices do not
@@ -99,7 +99,7 @@ void add_request(const StateReader& state, const Request& request, DigestHash& o
 
 // The order counts: of equal deadlines the one set first ends first. A position with a hint has a block.
 void add_deadlines(const StateReader& state, DigestHash& out) {
-  const Deadlines& deadlines = state.tree().retention().deadlines();
+  const Deadlines& deadlines = state.tree().notes().retention().deadlines();
   if (deadlines.now() != 0) out.add(deadlines.now());
   deadlines.each([&](NodeId node, uint64_t deadline) {
     out.add(deadline);
@@ -115,8 +115,8 @@ uint64_t StateReader::digest() const {
   DigestHash out;
   for (size_t p = 0; p < shape.num_pools; ++p) add_pool(*this, p, out);
   for (uint32_t ns = 0; ns < namespaces().size(); ++ns) add_namespace(*this, ns, out);
-  if (tree().counts_uses()) {
-    tree().uses().each_remembered([&](uint32_t tag, uint32_t uses) {
+  if (tree().notes().uses().on()) {
+    tree().notes().uses().each_remembered([&](uint32_t tag, uint32_t uses) {
       out.add(uses);
       if (uses != 0) out.add(tag);
     });

@@ -57,7 +57,7 @@ kvc_status Manager::poll_events(uint64_t* cursor, kvc_event_batch* batch) {
 uint64_t Manager::list_slice(uint64_t at, EventWriter& out, Identities::Work* work) {
   constexpr uint64_t kNodes = 4096;  // looked at while others wait
   const PrefixTree& tree = blocks_.tree();
-  const uint64_t first = at / shape_.num_groups, size = tree.num_places();
+  const uint64_t first = at / shape_.num_groups, size = tree.places().used();
   const uint64_t stop = first + kNodes < size ? first + kNodes : size;
   const auto listed = [&](uint64_t i) {
     const NodeId id{static_cast<int32_t>(i)};
@@ -112,7 +112,7 @@ kvc_status Manager::position_digests(const TokenSpan& tokens, Digest256* out, si
   {
     const std::lock_guard lock(monitor_.mutex());
     uint32_t ns = 0;
-    KVC_TRY(blocks_.find_namespace(tokens.namespace_id, &ns));
+    KVC_TRY(blocks_.namespace_blocks().find_namespace(tokens.namespace_id, &ns));
     before = blocks_.namespaces()[ns].digest;
   }
   OrderedKeys keys(monitor_.mutex(), arena_);

@@ -8,8 +8,8 @@ kvc_status ExternalBlocks::acquire(uint32_t group, int32_t* blocks, size_t num_b
   Least least(shape_.num_pools);
   demand.blocks[shape_.groups[group].pool] = least.blocks[shape_.groups[group].pool] = num_blocks;
   constexpr const char* kWho = "acquire_blocks";
-  if (const kvc_status status = blocks_.check_room(demand, Blocks::kNoNamespace, 0, kWho); status != KVC_OK)
-    return blocks_.refusal(status, least, Blocks::kNoNamespace, kWho);
+  if (const kvc_status status = blocks_.room().check_room(demand, kNoNamespace, 0, kWho); status != KVC_OK)
+    return blocks_.room().refusal(status, least, kNoNamespace, kWho);
   constexpr size_t kPiece = 64;
   for (size_t done = 0; done < num_blocks; done += kPiece) {
     BlockId taken[kPiece];
@@ -50,7 +50,7 @@ kvc_status ExternalBlocks::acquire_prefix(LookupScratch& scratch, uint32_t group
     }
     demand.add_hit(block);
   }
-  KVC_TRY(blocks_.check_hold(demand, prompt.ns, "acquire_prefix"));
+  KVC_TRY(blocks_.room().check_hold(demand, prompt.ns, "acquire_prefix"));
   for (size_t j = 0; j < length; ++j) {
     blocks[j] = -1;
     if (!matcher_.needs_position(group, j, length)) continue;
@@ -58,7 +58,7 @@ kvc_status ExternalBlocks::acquire_prefix(LookupScratch& scratch, uint32_t group
     blocks_.hold_external(block);
     blocks[j] = raw(block);
   }
-  blocks_.use(scratch.path(), length);
+  blocks_.levels().use(scratch.path(), length);
   *count = length;
   return KVC_OK;
 }
@@ -77,7 +77,7 @@ kvc_status ExternalBlocks::begin_entries(const int32_t* blocks, size_t num_block
     const BlockId id{blocks[i]};
     if (blocks_.pool()[id].external == 0)
       return fail(KVC_ERROR_NOT_HELD, "entry %zu: block %d has no external hold", i, blocks[i]);
-    blocks_.begin_entries(id);
+    blocks_.positions().begin_entries(id);
   }
   return KVC_OK;
 }
@@ -93,7 +93,8 @@ kvc_status ExternalBlocks::check_publication(uint32_t group, const int32_t* bloc
       return invalid("entry %zu: block %d is of pool %d, group %u takes from pool %u", j, blocks[j],
                      block.pool, group, pool);
     }
-    if (blocks_.count_entry(id) > 1) return invalid("entry %zu: block %d is in the list twice", j, blocks[j]);
+    if (blocks_.positions().count_entry(id) > 1)
+      return invalid("entry %zu: block %d is in the list twice", j, blocks[j]);
     if (!is_node(block.node) || blocks_.tree().stale(blocks_.tree()[block.node])) {
       if (block.refs == 0) continue;
       return fail(KVC_ERROR_BUSY, "entry %zu: block %d is held by %u requests as well", j, blocks[j],
@@ -116,16 +117,16 @@ kvc_status ExternalBlocks::publish(LookupScratch& scratch, uint32_t group, const
   const size_t known = blocks_.tree().walk(prompt, num_blocks, 0, scratch.path());
   KVC_TRY(check_publication(group, blocks, num_blocks, path, known));
   if (!blocks_.caches()) return KVC_OK;
-  KVC_TRY(blocks_.check_publication(prompt.ns, blocks, num_blocks));
+  KVC_TRY(blocks_.shares().check_publication(prompt.ns, blocks, num_blocks));
   const size_t wanted = num_blocks - known;
-  const size_t room = blocks_.room_for_positions(wanted, known == 0 ? kNoNode : path[known - 1]);
+  const size_t room = blocks_.positions().room_for_positions(wanted, known == 0 ? kNoNode : path[known - 1]);
   if (room < wanted) {
     return fail(KVC_ERROR_LIMIT, "%zu new prefix positions, %zu nodes left; raise max_nodes", wanted, room);
   }
   ExtraRecords extras(arena_, prompt.keys, 0, num_blocks, shape_.block_size);
   if (!extras.ok())
     return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory for the extra keys of %zu blocks", num_blocks);
-  blocks_.publish_external(prompt, group, blocks, num_blocks, extras);
+  blocks_.positions().publish_external(prompt, group, blocks, num_blocks, extras);
   return KVC_OK;
 }
 
@@ -135,7 +136,7 @@ kvc_status ExternalBlocks::release(const int32_t* blocks, size_t num_blocks) {
     if (blocks[i] == -1) continue;
     const BlockId id{blocks[i]};
     const uint32_t holds = blocks_.pool()[id].external;
-    if (blocks_.count_entry(id) > holds) {
+    if (blocks_.positions().count_entry(id) > holds) {
       return fail(KVC_ERROR_NOT_HELD, "entry %zu: block %d has %u external holds, this would release more", i,
                   blocks[i], holds);
     }
@@ -150,8 +151,8 @@ kvc_status ExternalBlocks::unpublish(const int32_t* blocks, size_t num_blocks, u
   for (size_t i = 0; i < num_blocks; ++i) KVC_TRY(check_exists(blocks, i));
   *num_unpublished = 0;
   for (size_t i = 0; i < num_blocks; ++i)
-    *num_unpublished += blocks[i] != -1 && blocks_.unpublish(BlockId{blocks[i]});
-  if (*num_unpublished != 0) blocks_.end_lineage();
+    *num_unpublished += blocks[i] != -1 && blocks_.positions().unpublish(BlockId{blocks[i]});
+  if (*num_unpublished != 0) blocks_.lineages().end();
   return KVC_OK;
 }
 

@@ -27,7 +27,7 @@ void Fills::run_behind(const Request& request, AdmissionPlan* plan) const {
 
 // What it has hit may be filling: a commit beyond it says that all of it is written.
 void Fills::begin(Request& request, const AdmissionPlan& plan) {
-  for (size_t j = 0; j < plan.slots.length && blocks_.pool().num_filling() != 0; ++j) {
+  for (size_t j = 0; j < plan.slots.length && blocks_.pool().filling().size() != 0; ++j) {
     for (uint32_t g = 0; g < shape_.num_token_groups; ++g) {
       const BlockId block = request.groups[g].blocks.data[j];
       if (!is_block(block) || !blocks_.pool().is_filling(block)) continue;
@@ -91,7 +91,7 @@ void Fills::tell(const Request& request, const AdmissionPlan& plan, kvc_probe_in
 kvc_status Fills::wait(const Request& request, const AdmissionPlan& plan) {
   const uint64_t until = lists_[index_of(request)].wait_until;
   if (until == 0) return KVC_OK;
-  const uint64_t now = blocks_.now();
+  const uint64_t now = blocks_.levels().now();
   if (now == 0) {
     return invalid(
         "wait_until_ns is %llu and the manager has not been told the time; set the step's now_ns or call "
@@ -179,7 +179,7 @@ bool Fills::holds_filling(const Request& request, uint64_t step_id) const {
     for (uint32_t g = 0; g < shape_.num_token_groups; ++g) {
       const BlockId block = request.groups[g].blocks.data[j];
       if (is_block(block) && pool.is_filling(block) &&
-          static_cast<int32_t>(pool.filling_step(block) - static_cast<uint32_t>(step_id)) >= 0) {
+          static_cast<int32_t>(pool.filling().step(block) - static_cast<uint32_t>(step_id)) >= 0) {
         return true;
       }
     }

@@ -53,7 +53,7 @@ kvc_status Requests::fork(Request& parent, uint64_t* child_id) {
   if (num_keys != 0) std::memcpy(child.keys.data, parent.keys.data, num_keys * sizeof(ExtraKey));
   child.fork_from(parent, positions, published, num_keys);
   child.cut_keys(child.known);
-  blocks_.move_cursor(&child.cursor, cursor_at(parent, published));
+  blocks_.positions().move_cursor(&child.cursor, cursor_at(parent, published));
   child.set_chain(is_node(child.cursor) ? blocks_.tree()[child.cursor].key : matcher_.root(child.ns),
                   child.published);
   share_blocks(parent, child, positions);

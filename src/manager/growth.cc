@@ -34,7 +34,7 @@ kvc_status Requests::extend_blocks(Request& request, uint64_t capacity, uint64_t
     demand.blocks[shape_.groups[g].pool] +=
         shape_.taken(g, request.positions, positions, step_end, 0).count() + (copied >> g & 1);
   }
-  if (const kvc_status status = blocks_.check_room(demand, request.ns, 0, "the extension");
+  if (const kvc_status status = blocks_.room().check_room(demand, request.ns, 0, "the extension");
       status != KVC_OK) {
     Least least = least_held(shape_, capacity, 0);
     features_.each([&](const auto& feature) { feature.add_least(request, added != 0, &least); });

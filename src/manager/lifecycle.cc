@@ -33,7 +33,7 @@ kvc_status Requests::take_record(uint32_t ns, Request** out) {
                 ull(shape_.max_requests));
   }
   ++count_;
-  blocks_.add_user(ns);
+  blocks_.namespace_blocks().add_user(ns);
   request->begin(ns, shape_.block_size, shape_.max_request_tokens);
   prompts_.unbind(table_.index_of(*request));
   features_.each([&](auto& feature) { feature.created(*request); });
@@ -43,7 +43,7 @@ kvc_status Requests::take_record(uint32_t ns, Request** out) {
 
 kvc_status Requests::begin(const TokenSpan& prompt, const kvc_request_config& config, Request** out) {
   uint32_t ns = 0;
-  KVC_TRY(blocks_.find_namespace(prompt.namespace_id, &ns));
+  KVC_TRY(blocks_.namespace_blocks().find_namespace(prompt.namespace_id, &ns));
   kvc_extra_key key;
   const size_t own_keys = config.cross_tokens != 0 && cross_key(config, &key);
   if (own_keys != 0) KVC_TRY(check_cross_key(prompt, key));
@@ -101,7 +101,7 @@ void Requests::discard(Request& request) {
   request.building = false;
   request.free_buffers(arena_, shape_.num_groups);
   features_.each([&](auto& feature) { feature.discarded(request); });
-  blocks_.drop_user(request.ns);
+  blocks_.namespace_blocks().drop_user(request.ns);
   --count_;
   table_.give_back(request);
 }

@@ -12,4 +12,18 @@ struct Lineage {
   bool operator==(const Lineage&) const = default;
 };
 
+// The lineages of one manager: another one after each reset and unpublication, since what was copied
+// elsewhere before that has equal names and perhaps other bytes.
+class Lineages {
+ public:
+  void begin(uint64_t origin) { origin_ = origin; }
+  const Lineage& current() const { return current_; }
+  void end() { current_ = {origin_, ++num_ended_}; }
+  void carry(const Lineage& lineage) { current_ = lineage; }
+
+ private:
+  Lineage current_;
+  uint64_t origin_ = 0, num_ended_ = 0;
+};
+
 }  // namespace kvc

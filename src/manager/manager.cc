@@ -101,9 +101,9 @@ kvc_status Manager::build() {
 }
 
 kvc_status Manager::reset_namespace(uint64_t namespace_id) {
-  return change([&]() -> kvc_status {
+  return change([&](const ManagerParts&) -> kvc_status {
     uint32_t ns = 0;
-    KVC_TRY(blocks_.reset_namespace(namespace_id, &ns));
+    KVC_TRY(blocks_.namespace_blocks().reset_namespace(namespace_id, &ns));
     prompts_.drop_stale();
     requests_.curves().forget(ns);
     return KVC_OK;
@@ -111,8 +111,8 @@ kvc_status Manager::reset_namespace(uint64_t namespace_id) {
 }
 
 kvc_status Manager::reset_all() {
-  return change([&]() -> kvc_status {
-    KVC_TRY(blocks_.reset_all());
+  return change([&](const ManagerParts&) -> kvc_status {
+    KVC_TRY(blocks_.namespace_blocks().reset_all());
     prompts_.drop_stale();
     requests_.curves().forget(Curves::kAll);
     return KVC_OK;
@@ -122,17 +122,17 @@ kvc_status Manager::reset_all() {
 kvc_status Manager::set_prefix_caching(bool on) {
   if (on && !shape_.caches())
     return fail(KVC_ERROR_UNSUPPORTED, "the manager was created with KVC_MANAGER_NO_PREFIX_CACHE");
-  return change([&] {
+  return change([&](const ManagerParts&) {
     if (!on) requests_.publications().stop_all();
     return blocks_.set_caches(on), KVC_OK;
   });
 }
 
 kvc_status Manager::set_quota(uint64_t namespace_id, uint32_t pool, uint64_t min, uint64_t max) {
-  return change([&]() -> kvc_status {
+  return change([&](const ManagerParts&) -> kvc_status {
     uint32_t ns = 0;
-    KVC_TRY(blocks_.find_share(namespace_id, &ns));
-    return blocks_.set_quota(ns, pool, min, max, requests_.admissions().num_admitted_of(ns));
+    KVC_TRY(blocks_.namespace_blocks().find_share(namespace_id, &ns));
+    return blocks_.shares().set_quota(ns, pool, min, max, requests_.admissions().num_admitted_of(ns));
   });
 }
 
@@ -252,9 +252,9 @@ kvc_status Manager::check_quiet(kvc_status in_flight) const {
 kvc_status Manager::compact(uint32_t pool, kvc_block_copy* moves, size_t capacity, size_t* count) {
   const Guard lock(monitor_);
   KVC_TRY(check_quiet());
-  *count = blocks_.compact(pool, moves, capacity);
+  *count = blocks_.compactor().compact(pool, moves, capacity);
   if (*count != 0) requests_.follow_moves(pool);
-  blocks_.end_compaction(pool);
+  blocks_.compactor().end_compaction(pool);
   return KVC_OK;
 }
 
@@ -281,19 +281,19 @@ kvc_status Manager::resize(uint32_t pool, uint64_t size, kvc_block_copy* moves, 
   const Guard lock(monitor_);
   KVC_TRY(check_size(pool, size));
   if (size >= blocks_.pool().counts(pool).size) {
-    blocks_.grow(pool, size);
+    blocks_.compactor().grow(pool, size);
     *num_moves = 0;
     return KVC_OK;
   }
   KVC_TRY(check_quiet(KVC_ERROR_AGAIN));
-  KVC_TRY(blocks_.check_shrink(pool, size, capacity, num_moves));
-  *num_moves = blocks_.shrink(pool, size, moves);
+  KVC_TRY(blocks_.compactor().check_shrink(pool, size, capacity, num_moves));
+  *num_moves = blocks_.compactor().shrink(pool, size, moves);
   if (*num_moves != 0) {
     requests_.follow_moves(pool);
     pins_.follow_moves(pool);
     prompts_.follow_moves(pool);
   }
-  blocks_.end_shrink(pool, size);
+  blocks_.compactor().end_shrink(pool, size);
   return KVC_OK;
 }
 
@@ -340,9 +340,9 @@ kvc_status Manager::take_over(Manager& old, kvc_rebuild* out) {
 }
 
 kvc_status Manager::take_pending(kvc_pending_work* work) {
-  return change([&]() -> kvc_status {
+  return change([&](const ManagerParts&) -> kvc_status {
     work->num_copies = requests_.copies().list().count;
-    work->num_zero_blocks = blocks_.num_zero_blocks();
+    work->num_zero_blocks = blocks_.zeroing().count();
     if (work->num_copies > work->copy_capacity || work->num_zero_blocks > work->zero_capacity) {
       return fail(KVC_ERROR_BUFFER_TOO_SMALL,
                   "%zu copies and %zu blocks to clear are pending; the arrays have room for %zu and %zu",
@@ -370,24 +370,15 @@ uint64_t Manager::prefix_key(uint64_t id, size_t num_blocks) {
 }
 
 kvc_status Manager::drop_prefix(const TokenSpan& tokens, uint64_t* num_dropped) {
-  return look_up(tokens, [&](LookupScratch& prefix) -> kvc_status {
+  return look_up(tokens, [&](const ManagerParts&, LookupScratch& prefix) -> kvc_status {
     Prompt prompt;
     KVC_TRY(prefix.look(&prompt));
     *num_dropped = 0;
     // A position that died with the one below it has no blocks left, and no node is made meanwhile.
     for (size_t j = blocks_.tree().walk(prompt, prefix.num_blocks(), 0, prefix.path()); j-- > 0;)
-      *num_dropped += blocks_.drop_idle(prefix.path()[j]);
+      *num_dropped += blocks_.positions().drop_idle(prefix.path()[j]);
     return KVC_OK;
   });
-}
-
-kvc_status Manager::publish_blocks(const TokenSpan& tokens, uint32_t group, const int32_t* blocks,
-                                   size_t num_blocks) {
-  if (num_blocks > tokens.num_tokens / shape_.block_size) {
-    return invalid("%zu blocks need %zu tokens, only %zu are given", num_blocks,
-                   num_blocks * shape_.block_size, tokens.num_tokens);
-  }
-  return look_up(tokens, [&](auto& prefix) { return external_.publish(prefix, group, blocks, num_blocks); });
 }
 
 }  // namespace kvc

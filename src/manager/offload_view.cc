@@ -46,7 +46,7 @@ size_t OffloadView::read_cold(size_t p, size_t most, StoredBlock* out, size_t ca
   const std::lock_guard lock(mutex_);
   const BlockPool& pool = blocks_.pool();
   size_t count = 0;
-  for (size_t list = 0; list < pool.num_lists(); ++list) {
+  for (size_t list = 0; list < pool.shelves().num_lists(); ++list) {
     BlockId id = pool.lru_head(p, list);
     for (size_t i = 0; i < most && count < capacity && !pool.at_end(id); ++i, id = pool[id].next) {
       const NodeId node = pool[id].node;
@@ -123,13 +123,13 @@ OffloadView::Content OffloadView::content(const StoredBlock& block) const {
 OffloadView::Moment OffloadView::check(const StoredBlock* blocks, size_t count, Content* out) const {
   const std::lock_guard lock(mutex_);
   for (size_t i = 0; i < count; ++i) out[i] = content(blocks[i]);
-  return {events_.next_sequence(), blocks_.tree().quiet_arrivals()};
+  return {events_.next_sequence(), blocks_.tree().copies().quiet_arrivals()};
 }
 
 void OffloadView::recheck(const StoredBlock* blocks, size_t count, Moment since, Content* out) const {
   const std::lock_guard lock(mutex_);
   const bool any_came =
-      since.events < events_.oldest() || since.quiet_arrivals != blocks_.tree().quiet_arrivals();
+      since.events < events_.oldest() || since.quiet_arrivals != blocks_.tree().copies().quiet_arrivals();
   for (size_t i = 0; i < count; ++i) {
     out[i] = content(blocks[i]);
     bool came = any_came;
@@ -160,7 +160,8 @@ kvc_status OffloadView::read_prompt(uint64_t id, Prompt* out) const {
 bool OffloadView::is_epoch(uint64_t namespace_id, uint64_t epoch) const {
   const std::lock_guard lock(mutex_);
   uint32_t ns = 0;
-  return blocks_.find_namespace(namespace_id, &ns) == KVC_OK && blocks_.namespaces().epoch(ns) == epoch;
+  return blocks_.namespace_blocks().find_namespace(namespace_id, &ns) == KVC_OK &&
+         blocks_.namespaces().epoch(ns) == epoch;
 }
 
 OffloadView::State OffloadView::state_of(uint64_t id) const {

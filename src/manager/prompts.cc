@@ -162,7 +162,7 @@ void Prompts::enter(uint32_t index, RegisteredPrompt& fresh) {
   first = static_cast<int32_t>(index);
   prompt = fresh;
   ++count_;
-  blocks_.add_user(fresh.ns);
+  blocks_.namespace_blocks().add_user(fresh.ns);
 }
 
 static kvc_status no_prompt(const char* name) {
@@ -187,7 +187,7 @@ kvc_status Prompts::remove(const char* name) {
   prompt.next = unused_;
   unused_ = index;
   --count_;
-  blocks_.drop_user(prompt.ns);
+  blocks_.namespace_blocks().drop_user(prompt.ns);
   return KVC_OK;
 }
 
@@ -195,7 +195,8 @@ void Prompts::follow_moves(uint32_t pool) {
   for (size_t i = 0; count_ != 0 && i < used_; ++i) {
     const RegisteredPrompt& prompt = records_.data[i];
     if (prompt.registered)
-      blocks_.follow_moves(pool, prompt.blocks.data, size_t{prompt.num_pinned} * shape_.num_token_groups);
+      blocks_.compactor().follow_moves(pool, prompt.blocks.data,
+                                       size_t{prompt.num_pinned} * shape_.num_token_groups);
   }
 }
 

@@ -34,15 +34,15 @@ kvc_status Publications::publish_full(Request& request, size_t full, bool ends_t
     }
     const size_t first = done;
     do {
-      done = blocks_.publish(cursor,
+      done = blocks_.positions().publish(cursor,
                              {keys + (done - first), request.token(done * shape_.block_size), extras,
                               request.groups, request.ns, request.epoch, filled_by, checkpoint},
                              done, end);
-    } while (done < end && blocks_.evict_for_node(request.ns));
+    } while (done < end && blocks_.cached().evict_for_node(request.ns));
     if (keys == chains && !curves_.empty()) [[unlikely]]
       curves_.grow(request.ns, chains, done - first);
   }
-  if (cursor == &last) blocks_.move_cursor(&request.cursor, last);
+  if (cursor == &last) blocks_.positions().move_cursor(&request.cursor, last);
   const size_t before = request.published;
   if (filled_by == 0 && computed) {
     if (request.marked < request.published_tokens()) mark_written(request, before);
@@ -99,7 +99,7 @@ void Publications::prefetch(Request& request) {
       blocks_.pool().prefetch(block);
   }
   if (request.hashed == request.published) request.set_chain(next_chain(request), request.hashed + 1);
-  blocks_.tree().prefetch_bucket(request.chain);
+  blocks_.tree().table().prefetch_write(request.chain);
 }
 
 }  // namespace kvc

@@ -37,7 +37,7 @@ class ContentsReader {
     out_.policy = state_.shape.policy_number;
     out_.policy_weight = state_.shape.policy_weight;
     out_.has_levels = state_.shape.has_hints();
-    position_of_.resize(state_.tree().max_places(), -1);
+    position_of_.resize(state_.tree().places().size(), -1);
     entry_of_block_.resize(state_.shape.num_ids + 1, -1);
     prompt_pins_.resize(entry_of_block_.size(), 0);
     first_unopened_.resize(state_.shape.num_pools, UINT64_MAX);
@@ -45,14 +45,14 @@ class ContentsReader {
     order_.reserve(entry_of_block_.size());
     hold_.begin();
     changes_ = hold_.changes();
-    out_.lineage = state_.blocks.lineage();
+    out_.lineage = state_.blocks.lineages().current();
     read_namespaces();
     read_quotas();
     read_prompts();
     for (size_t i = 0; state_.shape.caches() && i < out_.namespaces.size(); ++i) read_positions(i);
     for (size_t p = 0; p < state_.shape.num_pools; ++p) read_pool(p);
     if (requests) read_requests();
-    out_.mixed = out_.lineage != state_.blocks.lineage();
+    out_.mixed = out_.lineage != state_.blocks.lineages().current();
     hold_.end();
   }
 
@@ -281,7 +281,7 @@ class ContentsReader {
     }
     // The bound: others may move positions again and again.
     return is_same_epoch(ns, entry) &&
-           out_.positions.size() - first_position_ <= 4 * state_.tree().max_places();
+           out_.positions.size() - first_position_ <= 4 * state_.tree().places().size();
   }
 
   // What has come before its siblings since, and may have been behind the walk: its way, and all below.
@@ -344,12 +344,12 @@ class ContentsReader {
     position.parent = parent;
     position.ns = entry_of_[node.ns];
     position.depth = node.depth;
-    if (tree.counts_uses()) position.uses = tree.uses().of(id);
+    if (tree.notes().uses().on()) position.uses = tree.notes().uses().of(id);
     position.level = kDefaultLevel;
-    if (tree.retention().on()) {
-      position.level = tree.retention().level(id);
-      const uint64_t until = tree.retention().deadlines().of(id);
-      if (until != 0) position.left_ns = until - tree.retention().deadlines().now();
+    if (tree.notes().retention().on()) {
+      position.level = tree.notes().retention().level(id);
+      const uint64_t until = tree.notes().retention().deadlines().of(id);
+      if (until != 0) position.left_ns = until - tree.notes().retention().deadlines().now();
     }
     position.first_span = out_.spans.size();
     if (node.extra != nullptr) {
@@ -398,7 +398,7 @@ class ContentsReader {
     Contents::Pool out;
     out.first = pool.counts(p).first;
     out.size = pool.counts(p).size;
-    for (uint32_t list = 0; list < pool.num_lists(); ++list) read_list(p, list);
+    for (uint32_t list = 0; list < pool.shelves().num_lists(); ++list) read_list(p, list);
     read_free(p, &out);
     out_.pools.push_back(std::move(out));
   }
@@ -406,7 +406,7 @@ class ContentsReader {
   // In the order in which they leave.
   void read_list(size_t p, uint32_t list) {
     const BlockPool& pool = state_.pool();
-    const Place place = pool.place_of(list);
+    const Place place = pool.shelves().place_of(list);
     const size_t begin = order_.size();
     uint64_t left = 2 * pool.counts(p).size;  // others may push blocks while this goes on
     hold_.visit();
@@ -418,7 +418,7 @@ class ContentsReader {
       if (entry >= 0 && is_listed_[static_cast<size_t>(entry)] == 0 && is_same(entry, pool[id])) {
         Contents::Cached& one = found_[static_cast<size_t>(entry)];
         one.level = place.level, one.shelf = place.shelf;
-        one.age = pool.has_shelves() ? pool.age(id) : 0;
+        one.age = pool.shelves().on() ? pool.shelves().age(id) : 0;
         is_listed_[static_cast<size_t>(entry)] = 1;
         order_.push_back(entry);
       }

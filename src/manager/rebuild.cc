@@ -9,21 +9,22 @@ kvc_status Rebuild::run(kvc_rebuild* out) {
   out_ = out;
   out->num_copies = out->num_namespaces = 0;
   out->num_blocks = 0;
-  if (!seen_.create(memory_, old_tree_.num_places() + 1) ||
+  if (!seen_.create(memory_, old_tree_.places().used() + 1) ||
       !new_ns_.create(memory_, from_.blocks.namespaces().size()) ||
       !keys_.create(memory_, most_keys_of_block(shape_.block_size) + 1) ||
       !taken_.create(memory_, shape_.num_ids)) {
-    return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory to go through %zu positions", old_tree_.num_places());
+    return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory to go through %zu positions", old_tree_.places().used());
   }
   KVC_TRY(carry_namespaces());
-  if (old_tree_.retention().on() && blocks_.tree().retention().on()) blocks_.pass_time(from_.blocks.now());
+  if (old_tree_.notes().retention().on() && blocks_.tree().notes().retention().on())
+    blocks_.levels().pass_time(from_.blocks.levels().now());
   size_t begin[kMaxPools + 1] = {};
   for (size_t p = 0; p < shape_.num_pools; ++p) {
     if (shape_.caches()) KVC_TRY(carry_pool(p));
     begin[p + 1] = num_taken_;
   }
-  blocks_.end_positions();
-  blocks_.carry_lineage(from_.blocks.lineage());
+  blocks_.positions().end_positions();
+  blocks_.lineages().carry(from_.blocks.lineages().current());
   for (size_t p = 0; p < shape_.num_pools; ++p) release(begin[p], begin[p + 1]);
   return finish();
 }
@@ -32,7 +33,7 @@ kvc_status Rebuild::carry_namespaces() {
   const NamespaceTable& old = from_.blocks.namespaces();
   for (uint32_t i = 1; i < old.size(); ++i) {
     if (old[i].opens == 0) continue;
-    KVC_TRY(blocks_.carry_namespace(old[i], &new_ns_[i]));
+    KVC_TRY(blocks_.namespace_blocks().carry_namespace(old[i], &new_ns_[i]));
     if (out_->num_namespaces < out_->namespace_capacity)
       out_->namespaces[out_->num_namespaces] = {old.id(i), blocks_.namespaces().id(new_ns_[i])};
     ++out_->num_namespaces;
@@ -61,15 +62,15 @@ size_t Rebuild::line_up(size_t pool, Array<Leaving>* line) const {
   const BlockPool& old = from_.blocks.pool();
   const Shape& shape = from_.shape;
   size_t count = 0;
-  for (size_t list = 0; list < old.num_lists(); ++list) {
-    const Place place = old.place_of(list);
+  for (size_t list = 0; list < old.shelves().num_lists(); ++list) {
+    const Place place = old.shelves().place_of(list);
     const uint64_t bonus = shape.policy->bonus(place.shelf, shape.policy_weight, old.counts(pool).size);
     for (BlockId id = old.lru_head(pool, list); !old.at_end(id); id = old[id].next) {
-      const uint64_t came = old.has_shelves() ? UINT64_MAX / 4 - old.age(id) : count;
+      const uint64_t came = old.shelves().on() ? UINT64_MAX / 4 - old.shelves().age(id) : count;
       (*line)[count++] = {came + bonus, came, id, place.level};
     }
   }
-  if (old.has_shelves()) {  // of equal ones that of the lowest shelf leaves first; ages differ in a list
+  if (old.shelves().on()) {  // of equal ones that of the lowest shelf leaves first; ages differ in a list
     std::sort(line->data(), line->data() + count, [](const Leaving& a, const Leaving& b) {
       if (a.level != b.level) return a.level < b.level;
       return a.at != b.at ? a.at < b.at : a.came > b.came;
@@ -126,11 +127,12 @@ bool Rebuild::carry(NodeId old, uint32_t group, uint64_t came) {
 bool Rebuild::attach(NodeId node, NodeId old, uint32_t group, uint64_t first, uint64_t came) {
   if (is_block(blocks_.tree().block_of(node, group))) return true;
   if (blocks_.pool().counts(shape_.groups[group].pool).free == 0) return false;
-  const uint32_t uses = old_tree_.counts_uses() ? old_tree_.uses().of(old) : 1;
-  const Retention& hints = old_tree_.retention();
+  const uint32_t uses = old_tree_.notes().uses().on() ? old_tree_.notes().uses().of(old) : 1;
+  const Retention& hints = old_tree_.notes().retention();
   const uint32_t level = hints.on() ? hints.level(old) : kDefaultLevel;
-  const BlockId block =
-      blocks_.carry_block(node, group, uses, level, hints.on() ? hints.deadlines().of(old) : 0);
+  const BlockId block = blocks_.take_copy(group, blocks_.tree()[node].ns, true);
+  blocks_.positions().carry_block(node, group, block, uses, level,
+                                  hints.on() ? hints.deadlines().of(old) : 0);
   taken_[num_taken_++] = {came, block, static_cast<uint32_t>(blocks_.tree()[node].ns)};
   list_copies(group, first, block);
   return true;
@@ -145,7 +147,7 @@ NodeId Rebuild::make_position(NodeId parent, NodeId old, uint64_t position) {
   ExtraRecords extras(arena_, keys, position, position + 1, shape_.block_size);
   out_of_memory_ = out_of_memory_ || !extras.ok();
   if (out_of_memory_) return kNoNode;
-  return blocks_.carry_position(parent, key, tokens_, extras, position, ns);
+  return blocks_.positions().carry_position(parent, key, tokens_, extras, position, ns);
 }
 
 // Reads the new position that begins at token `first` and ends in an old one.
@@ -198,7 +200,7 @@ void Rebuild::list_copies(uint32_t group, uint64_t first, BlockId to) {
 void Rebuild::release(size_t begin, size_t end) {
   Taken* const taken = taken_.data() + begin;
   std::reverse(taken, taken + (end - begin));
-  if (old_tree_.counts_uses() && blocks_.tree().counts_uses()) {
+  if (old_tree_.notes().uses().on() && blocks_.tree().notes().uses().on()) {
     std::sort(taken, taken + (end - begin), [](const Taken& a, const Taken& b) {
       return a.came != b.came ? a.came < b.came : raw(a.block) > raw(b.block);
     });

@@ -128,16 +128,16 @@ kvc_status StateReader::lost_reuse(uint32_t group, kvc_lost_reuse* info) const {
 
 kvc_status StateReader::quota_info(uint64_t namespace_id, uint32_t p, kvc_quota_info* info) const {
   uint32_t ns = 0;
-  KVC_TRY(blocks.find_share(namespace_id, &ns));
+  KVC_TRY(blocks.namespace_blocks().find_share(namespace_id, &ns));
   const Quotas& quotas = blocks.quotas();
-  const Quotas::Share& share = quotas.share(blocks.class_of(ns), p);
-  const Quotas::Tenant& tenant = quotas.tenant(blocks.class_of(ns));
+  const Quotas::Share& share = quotas.share(blocks.shares().class_of(ns), p);
+  const Quotas::Tenant& tenant = quotas.tenant(blocks.shares().class_of(ns));
   info->min_blocks = share.min;
   info->max_blocks = share.max == Quotas::kNoMaximum ? 0 : share.max;
   info->held = share.held - share.fenced;
   info->cached = share.cached;
   info->fenced = share.fenced;
-  info->available = blocks.room(ns, p);
+  info->available = blocks.room().available(ns, p);
   info->refusals = share.refusals;
   info->block_queries = tenant.block_queries;
   info->block_hits = tenant.block_hits;
@@ -172,7 +172,7 @@ kvc_status StateReader::block_info(int32_t id, kvc_block_info* info) const {
   info->external_holds = block.external;
   info->pins = block.pins;
   info->published = published;
-  info->num_copies = published ? static_cast<uint32_t>(tree().num_copies(BlockId{id})) : 0;
+  info->num_copies = published ? static_cast<uint32_t>(tree().copies().count(BlockId{id})) : 0;
   info->token_offset = published ? uint64_t{tree()[block.node].depth} * shape.block_size : 0;
   info->group = block.group == UINT8_MAX ? -1 : block.group;
   return KVC_OK;

@@ -33,9 +33,9 @@ void RequestPart::mark_written(Request& request, size_t positions) {
 
 kvc_status RequestPart::refused(const Request& request, kvc_status status, const Least& least,
                                 const char* who) {
-  status = blocks_.refusal(status, least, request.ns, who);
+  status = blocks_.room().refusal(status, least, request.ns, who);
   ++counters_.refusals;
-  blocks_.count_refusal(request.ns, status);
+  blocks_.room().count_refusal(request.ns, status);
   return status;
 }
 

@@ -3,16 +3,21 @@
 
 #include <algorithm>
 
+#include "manager/checkpoint_blocks.h"
+
 namespace kvc {
 
 Restore::~Restore() {
   if (!taken_) return;
-  for (const uint64_t id : request_ids_) static_cast<void>(manager_.free_request(id));
-  while (registered_-- > 0)
-    static_cast<void>(manager_.unregister_prompt(contents_.prompts[registered_].name.c_str()));
+  for (const uint64_t id : request_ids_) {
+    static_cast<void>(manager_.change(
+        id, false, [](Requests& requests, Request& request) { return requests.end(request); }));
+  }
   const Guard lock(manager_.monitor_);
+  while (registered_-- > 0)
+    static_cast<void>(manager_.prompts_.remove(contents_.prompts[registered_].name.c_str()));
   give_all_back();
-  while (opened_-- > 0) manager_.blocks_.drop_namespace(ns_[opened_]);
+  while (opened_-- > 0) manager_.blocks_.namespace_blocks().drop_namespace(ns_[opened_]);
 }
 
 kvc_status Restore::check_new() const {
@@ -79,7 +84,7 @@ kvc_status Restore::check_quotas() const {
 void Restore::set_quotas() {
   for (const Contents::Quota& quota : contents_.quotas) {
     if (!cache_only_)
-      manager_.blocks_.carry_quota(ns_[quota.ns].index, quota.cls, quota.pool, quota.min, quota.max);
+      manager_.blocks_.shares().carry_quota(ns_[quota.ns].index, quota.cls, quota.pool, quota.min, quota.max);
   }
 }
 
@@ -177,30 +182,30 @@ void Restore::choose() {
 }
 
 void Restore::take_blocks() {
-  Blocks& blocks = manager_.blocks_;
+  CheckpointBlocks taking(manager_.blocks_);
   for (uint32_t p = 0; p < lines_.size(); ++p) {  // memory first: a failure leaves nothing taken
-    popped_[p].resize(keeps_ids_ ? blocks.pool().counts(p).size : lines_[p].size());
+    popped_[p].resize(keeps_ids_ ? manager_.blocks_.pool().counts(p).size : lines_[p].size());
     if (keeps_ids_) rest_[p].resize(contents_.pools[p].free.size());
   }
   taken_ = true;
   for (uint32_t p = 0; p < lines_.size(); ++p) {
     std::vector<BlockId>& popped = popped_[p];
-    blocks.take_for_contents(p, popped.size(), popped.data());
+    taking.take_for_contents(p, popped.size(), popped.data());
     size_t next = 0;
     for (const Entry& entry : lines_[p])
       blocks_[entry.pool][entry.index] = keeps_ids_ ? cached(entry).block : raw(popped[next++]);
     if (!keeps_ids_) continue;
     const std::vector<int32_t>& free = contents_.pools[p].free;
-    for (size_t i = free.size(); i-- > 0;) blocks.give_back(BlockId{free[i]});
+    for (size_t i = free.size(); i-- > 0;) taking.give_back(BlockId{free[i]});
   }
 }
 
 void Restore::give_all_back() {
-  Blocks& blocks = manager_.blocks_;
+  CheckpointBlocks taking(manager_.blocks_);
   for (uint32_t p = 0; p < popped_.size(); ++p) {
     if (keeps_ids_)  // those that were given back come in another order
-      blocks.take_for_contents(p, rest_[p].size(), rest_[p].data());
-    for (size_t i = popped_[p].size(); i-- > 0;) blocks.give_back(popped_[p][i]);
+      taking.take_for_contents(p, rest_[p].size(), rest_[p].data());
+    for (size_t i = popped_[p].size(); i-- > 0;) taking.give_back(popped_[p][i]);
   }
 }
 
@@ -227,8 +232,8 @@ kvc_status Restore::open_namespaces() {
   const Guard lock(manager_.monitor_);
   for (; opened_ < contents_.namespaces.size(); ++opened_) {
     const Contents::NamespaceEntry& entry = contents_.namespaces[opened_];
-    KVC_TRY(manager_.blocks_.carry_namespace(entry.identity.data(), entry.identity.size(), entry.opens,
-                                             entry.epoch, &ns_[opened_]));
+    KVC_TRY(manager_.blocks_.namespace_blocks().carry_namespace(entry.identity.data(), entry.identity.size(),
+                                                                entry.opens, entry.epoch, &ns_[opened_]));
     namespace_ids_[opened_] = manager_.blocks_.namespaces().id(ns_[opened_].index);
   }
   return KVC_OK;
@@ -356,7 +361,7 @@ void Restore::publish_positions(const std::vector<std::unique_ptr<ExtraRecords>>
                                 const std::vector<std::pair<uint32_t, Entry>>& attached,
                                 std::vector<NodeId>& nodes) {
   Blocks& blocks = manager_.blocks_;
-  const uint64_t now = blocks.now();
+  const uint64_t now = blocks.levels().now();
   size_t next = 0;
   for (size_t i = 0; i < nodes.size(); ++i) {
     if (needed_[i] == 0) continue;
@@ -367,11 +372,13 @@ void Restore::publish_positions(const std::vector<std::unique_ptr<ExtraRecords>>
     uint64_t key = is_node(parent) ? blocks.tree()[parent].key : manager_.matcher_.root(ns);
     manager_.hash_.blocks(key, contents_.tokens_of(i), contents_.block_size, 1, &key);
     key = extras[i]->view(position.depth).hash(manager_.hash_, key);
-    nodes[i] = blocks.carry_position(parent, key, contents_.tokens_of(i), *extras[i], position.depth, ns);
+    nodes[i] = blocks.positions().carry_position(parent, key, contents_.tokens_of(i), *extras[i],
+                                                 position.depth, ns);
     for (; next < attached.size() && attached[next].first == i; ++next) {
       const Entry entry = attached[next].second;
-      blocks.attach_taken(nodes[i], cached(entry).group, BlockId{blocks_[entry.pool][entry.index]},
-                          std::max<uint32_t>(position.uses, 1), position.level, until);
+      blocks.positions().carry_external(nodes[i], cached(entry).group,
+                                        BlockId{blocks_[entry.pool][entry.index]},
+                                        std::max<uint32_t>(position.uses, 1), position.level, until);
     }
   }
 }
@@ -398,18 +405,19 @@ bool Restore::order_by_age(uint32_t pool) {
     if (one.in_use != 0) continue;
     ages = ages && one.age != 0 && (moved || i == 0 || key(line[i]) < key(line[i - 1]));
   }
-  if (ages) manager_.blocks_.begin_clock(pool, oldest + in_use);
+  if (ages) CheckpointBlocks(manager_.blocks_).begin_clock(pool, oldest + in_use);
   return ages;
 }
 
 void Restore::set_ages(uint32_t pool) {
-  Blocks& blocks = manager_.blocks_;
+  const Blocks& blocks = manager_.blocks_;
+  CheckpointBlocks taking(manager_.blocks_);
   uint64_t came = 0;  // behind all others, and are still there
   for (const Entry& entry : lines_[pool])
     came += cached(entry).in_use != 0 && blocks.pool()[block_of(entry)].list == List::kLru;
   for (uint64_t left = came; const Entry& entry : lines_[pool]) {
     if (blocks.pool()[block_of(entry)].list != List::kLru) continue;
-    blocks.set_age(block_of(entry), cached(entry).in_use != 0 ? left-- : cached(entry).age + came);
+    taking.set_age(block_of(entry), cached(entry).in_use != 0 ? left-- : cached(entry).age + came);
   }
 }
 
@@ -420,11 +428,12 @@ kvc_status Restore::publish() {
   const Guard lock(manager_.monitor_);
   KVC_TRY(check_new());
   Blocks& blocks = manager_.blocks_;
+  CheckpointBlocks taking(blocks);
   KVC_TRY(make_extras(&keys, &extras));
   const auto attached = by_position();
   std::vector<NodeId> nodes(contents_.positions.size(), kNoNode);
   set_quotas();  // nothing fails from here on
-  blocks.carry_lineage(contents_.lineage);
+  blocks.lineages().carry(contents_.lineage);
   publish_positions(extras, attached, nodes);
   const bool same_lists = contents_.policy == manager_.shape_.policy_number &&
                           contents_.policy_weight == manager_.shape_.policy_weight &&
@@ -432,16 +441,17 @@ kvc_status Restore::publish() {
                           manager_.shape_.lists_per_pool() != 1;
   for (uint32_t p = 0; p < lines_.size(); ++p) {
     has_ages[p] = same_lists && order_by_age(p);
-    for (const Entry& entry : lines_[p]) blocks.end_taken(block_of(entry));
+    for (const Entry& entry : lines_[p]) taking.end_taken(block_of(entry));
   }
   for (size_t i = 0; i < registered_; ++i)
     manager_.prompts_.pin_again(contents_.prompts[i].name.c_str(), contents_.prompts[i].num_pinned);
   for (uint32_t p = 0; p < lines_.size(); ++p)
     if (has_ages[p] != 0) set_ages(p);
   if (!cache_only_) {
-    for (const Contents::Quota& quota : contents_.quotas) blocks.keep_to_quota(quota.cls, quota.pool);
+    for (const Contents::Quota& quota : contents_.quotas)
+      blocks.shares().keep_to_quota(quota.cls, quota.pool);
   }
-  blocks.end_positions();
+  blocks.positions().end_positions();
   return KVC_OK;
 }
 

@@ -81,10 +81,10 @@ class SchedulerView {
   uint64_t capacity_for(const Request& request, uint64_t known) const {
     return requests_.capacity_for(request, known);
   }
-  uint64_t last_shortage() const { return Blocks::last_shortage(); }
+  uint64_t last_shortage() const { return Room::last_shortage(); }
   void retire(uint64_t step_id) const { blocks_.retire(step_id); }
-  kvc_status check_time(uint64_t now_ns) const { return blocks_.check_time(now_ns); }
-  void pass_time(uint64_t now_ns) const { blocks_.pass_time(now_ns); }
+  kvc_status check_time(uint64_t now_ns) const { return blocks_.levels().check_time(now_ns); }
+  void pass_time(uint64_t now_ns) const { blocks_.levels().pass_time(now_ns); }
   // The step may be in flight from now on: what is released waits for it, the sources of its copies first.
   void issue(uint64_t step_id, const CopyList& copies) const {
     blocks_.issue(step_id);

@@ -12,7 +12,7 @@ void Requests::end_admission(Request& request, bool over) {
   features_.each([&](auto& feature) { feature.released(request, stale(request)); });
   copies_.drop_released();
   features_.each([&](auto& feature) { feature.ended(request, over); });
-  blocks_.move_cursor(&request.cursor, kNoNode);
+  blocks_.positions().move_cursor(&request.cursor, kNoNode);
   request.end_admission();
   rows_.forget(request);
   admissions_.count(request, false);
@@ -139,12 +139,12 @@ kvc_status Requests::truncate(Request& request, uint64_t num_tokens) {
   const size_t kept = needed < request.positions ? needed : request.positions;
   if (!reserve_cut(request, tokens) || !gather_tokens(request, published)) return no_memory_to_cut();
   const NodeId cursor = cursor_at(request, published);  // the chain goes on from the last position kept
-  blocks_.move_cursor(&request.cursor, cursor);
+  blocks_.positions().move_cursor(&request.cursor, cursor);
   returns_.cut(request, tokens, kept);
   // A published block that is cut becomes private again if nobody else can reach it.
   if (tokens < request.published_tokens() && tokens % block_size != 0 &&
-      blocks_.is_alone(request.groups, published)) {
-    blocks_.make_private(request.groups, published);
+      blocks_.positions().is_alone(request.groups, published)) {
+    blocks_.positions().make_private(request.groups, published);
   }
   request.cut(tokens, slots, kept, published,
               is_node(cursor) ? blocks_.tree()[cursor].key : matcher_.root(request.ns));

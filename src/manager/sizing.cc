@@ -7,13 +7,13 @@
 namespace kvc {
 
 kvc_status Manager::find_curve(uint64_t namespace_id, uint32_t* ns) const {
-  if (namespace_id != KVC_ALL_NAMESPACES) return blocks_.find_namespace(namespace_id, ns);
+  if (namespace_id != KVC_ALL_NAMESPACES) return blocks_.namespace_blocks().find_namespace(namespace_id, ns);
   *ns = Curves::kAll;
   return KVC_OK;
 }
 
 kvc_status Manager::open_curve(uint64_t namespace_id, const kvc_curve_config& config) {
-  return change([&] {
+  return change([&](const ManagerParts&) {
     uint32_t ns;
     KVC_TRY(find_curve(namespace_id, &ns));
     return requests_.curves().open(memory_, ns, config);
@@ -21,7 +21,7 @@ kvc_status Manager::open_curve(uint64_t namespace_id, const kvc_curve_config& co
 }
 
 kvc_status Manager::close_curve(uint64_t namespace_id) {
-  return change([&] {
+  return change([&](const ManagerParts&) {
     uint32_t ns;
     KVC_TRY(find_curve(namespace_id, &ns));
     return requests_.curves().close(ns);
@@ -44,8 +44,8 @@ kvc_status Manager::curve_info(uint64_t namespace_id, kvc_curve_info* info) {
 }
 
 kvc_status Manager::close_namespace(uint64_t id) {
-  return change([&] {
-    KVC_TRY(blocks_.close_namespace(id));
+  return change([&](const ManagerParts&) {
+    KVC_TRY(blocks_.namespace_blocks().close_namespace(id));
     if (!blocks_.namespaces().is_open(id)) requests_.curves().drop(handle_index(id));
     return kvc_status{KVC_OK};
   });

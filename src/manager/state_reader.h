@@ -57,13 +57,14 @@ struct StateReader {
       }
       return KVC_OK;
     }
-    for (uint32_t l = 0; l < pool().num_lists(); ++l) KVC_TRY(each_from(pool().lru_head(p, l), visit));
+    for (uint32_t l = 0; l < pool().shelves().num_lists(); ++l)
+      KVC_TRY(each_from(pool().lru_head(p, l), visit));
     return KVC_OK;
   }
   // visit(id, block): the held blocks of a pool that are filling, by step.
   template <typename Visit>
   kvc_status each_filling(size_t p, Visit&& visit) const {
-    return pool().fills() ? each_from(pool().filling_head(p), visit) : KVC_OK;
+    return pool().filling().on() ? each_from(pool().filling().head(p), visit) : KVC_OK;
   }
   template <typename Visit>
   kvc_status each_from(BlockId id, Visit&& visit) const {
@@ -83,7 +84,7 @@ struct StateReader {
   // visit(id, node): the living nodes by id.
   template <typename Visit>
   kvc_status each_node(Visit&& visit) const {
-    for (size_t i = 0; i < tree().num_places(); ++i) {
+    for (size_t i = 0; i < tree().places().used(); ++i) {
       const NodeId id{static_cast<int32_t>(i)};
       if (tree().alive(id)) KVC_TRY(call(visit, id, tree()[id]));
     }

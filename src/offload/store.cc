@@ -5,26 +5,11 @@
 
 namespace kvc {
 
-void Offload::add_candidate(const StoredBlock& block) {
-  uint64_t& mark = marks_[static_cast<size_t>(raw(block.block))];
-  if (mark == block.serial) return;
-  if (num_candidates_ == candidates_.size()) {
-    ++counters_.dropped_queue;
-    return;
-  }
-  mark = block.serial;
-  candidates_[(first_candidate_ + num_candidates_++) % candidates_.size()] = block;
-}
-
-// It may become a candidate again.
-void Offload::forget(const StoredBlock& block) {
-  uint64_t& mark = marks_[static_cast<size_t>(raw(block.block))];
-  if (mark == block.serial) mark = 0;
-}
+void Offload::add_candidate(const StoredBlock& block) { counters_.dropped_queue += !queue_.add(block); }
 
 void Offload::follow_events() {
   for (;;) {
-    const size_t room = candidates_.size() - num_candidates_;
+    const size_t room = queue_.room();
     const bool stores = (options_.policy & KVC_OFFLOAD_WRITE_THROUGH) != 0;
     if (!stores || room == 0) return;  // events wait in their ring, too
     uint64_t lost = 0;
@@ -32,7 +17,7 @@ void Offload::follow_events() {
     counters_.published += count;
     counters_.dropped_events += lost;
     for (size_t i = 0; i < count; ++i) {  // one that came back may have been dropped by the tiers
-      marks_[static_cast<size_t>(raw(found_[i].block))] = 0;
+      queue_.forget_all(found_[i]);
       add_candidate(found_[i]);
     }
     if (count == 0) return;
@@ -57,15 +42,11 @@ kvc_status Offload::store_request(uint64_t request, uint64_t* num_blocks) {
 // Takes up to `most` candidates. Returns how many of them a tier lacks, with their keys; the others are done
 // with.
 size_t Offload::take_unknown(size_t most, StoredBlock* some, Digest256* keys) {
-  const uint32_t all = (1u << num_tiers_) - 1;
+  const uint32_t all = (1u << tiers_.size()) - 1;
   uint32_t off = 0;  // tiers that take nothing now
-  for (size_t t = 0; t < num_tiers_; ++t) off |= stores(t) ? 0 : 1u << t;
-  const size_t count = std::min(most, num_candidates_);
-  for (size_t i = 0; i < count; ++i) {
-    some[i] = candidates_[first_candidate_];
-    first_candidate_ = (first_candidate_ + 1) % candidates_.size();
-    --num_candidates_;
-  }
+  for (size_t t = 0; t < tiers_.size(); ++t) off |= tiers_.stores(t) ? 0 : 1u << t;
+  const size_t count = std::min(most, queue_.size());
+  for (size_t i = 0; i < count; ++i) some[i] = queue_.take();
   view_.name(some, count, keys);
   size_t unknown = 0;
   for (size_t i = 0; i < count; ++i) {
@@ -77,8 +58,8 @@ size_t Offload::take_unknown(size_t most, StoredBlock* some, Digest256* keys) {
     const uint32_t known = known_.tiers(key);
     if (known == all) continue;
     if ((known | off) == all) {
-      for (size_t t = 0; t < num_tiers_; ++t) of_tier_[t].refused_stores += (off & ~known) >> t & 1;
-      forget(some[i]);
+      for (size_t t = 0; t < tiers_.size(); ++t) tiers_.counters(t).refused_stores += (off & ~known) >> t & 1;
+      queue_.forget(some[i]);
       continue;
     }
     keys[unknown] = key;
@@ -90,25 +71,25 @@ size_t Offload::take_unknown(size_t most, StoredBlock* some, Digest256* keys) {
 // Copies candidates to staging pages, of which loads keep a quarter.
 bool Offload::store_candidates(void* stream) {
   constexpr size_t kPiece = 32;
-  const uint32_t all = (1u << num_tiers_) - 1;
+  const uint32_t all = (1u << tiers_.size()) - 1;
   const size_t reserve = stages_.size() / 4;
   bool any = false;
   size_t waiting = 0;  // that are filling, and go to the end
   const auto put_back = [&](const StoredBlock& block) {
-    candidates_[(first_candidate_ + num_candidates_++) % candidates_.size()] = block;
+    queue_.put_back(block);
     ++waiting;
   };
   const auto lose = [&](const StoredBlock& block) {
-    forget(block);  // it may come back
+    queue_.forget(block);  // it may come back
     ++counters_.gone;
   };
-  while (num_candidates_ > waiting && stages_.num_free() > reserve) {
+  while (queue_.size() > waiting && stages_.num_free() > reserve) {
     StoredBlock some[kPiece];
     Digest256 keys[kPiece];
     OffloadView::Content content[kPiece];
     uint32_t stage_of[kPiece];
     const size_t room = stages_.num_free() - reserve;
-    const size_t unknown = take_unknown(std::min({kPiece, room, num_candidates_ - waiting}), some, keys);
+    const size_t unknown = take_unknown(std::min({kPiece, room, queue_.size() - waiting}), some, keys);
     const OffloadView::Moment then = view_.check(some, unknown, content);
     for (size_t i = 0; i < unknown; ++i) {
       if (content[i] == OffloadView::Content::kLater) put_back(some[i]);
@@ -144,9 +125,9 @@ bool Offload::store_candidates(void* stream) {
 void Offload::begin_puts() {
   constexpr uint32_t kMostItems = 16;  // a stage is busy until the whole job has ended
   const uint32_t size = stages_.num_busy() == 0 ? 0 : static_cast<uint32_t>(stages_.size());
-  const uint32_t all = (1u << num_tiers_) - 1;
+  const uint32_t all = (1u << tiers_.size()) - 1;
   const auto is_packed = [&](uint32_t i) { return stages_[i].state == Stage::State::kPacked; };
-  for (size_t t = 0; t < num_tiers_; ++t) {
+  for (size_t t = 0; t < tiers_.size(); ++t) {
     for (uint32_t i = 0, first; i < size; ++i) {
       for (first = i; i < size && i - first < kMostItems && is_packed(i) && (stages_[i].known >> t & 1) == 0;
            ++i) {
@@ -172,24 +153,24 @@ void Offload::begin_puts() {
 
 void Offload::put(uint32_t first, uint32_t count, size_t tier) {
   uint64_t id = 0;
-  const bool is_on = stores(tier);
-  const bool is_taken = is_on && submit(tier, TierJobKind::kPut, TierPriority::kStore,
-                                        &stages_.item(first, tier), count, first, &id) == KVC_OK;
+  const bool is_on = tiers_.stores(tier);
+  const bool is_taken = is_on && tiers_.submit(tier, TierJobKind::kPut, TierPriority::kStore,
+                                               &stages_.item(first, tier), count, first, &id) == KVC_OK;
   if (is_on && !is_taken && count > 1) {  // there may be room for some
     put(first, count / 2, tier);
     put(first + count / 2, count - count / 2, tier);
     return;
   }
   // A queue without jobs would refuse it for ever.
-  if (is_on && !is_taken && flushing_ && health_[tier].jobs != 0) return;
+  if (is_on && !is_taken && flushing_ && tiers_.num_jobs(tier) != 0) return;
   for (uint32_t i = first; i < first + count; ++i) {
     Stage& stage = stages_[i];
     stage.known |= 1u << tier;
     if (is_taken) {
       ++stage.jobs;
     } else {
-      ++of_tier_[tier].refused_stores;
-      forget(stage.block);
+      ++tiers_.counters(tier).refused_stores;
+      queue_.forget(stage.block);
     }
   }
 }
@@ -199,11 +180,11 @@ void Offload::end_put(uint32_t index, size_t tier) {
   const kvc_tier_item& item = stages_.item(index, tier);
   if (item.result == KVC_PAGE_OK) {
     known_.add(stage.key, tier);
-    ++of_tier_[tier].stored_pages;
-    of_tier_[tier].stored_bytes += item.bytes;
+    ++tiers_.counters(tier).stored_pages;
+    tiers_.counters(tier).stored_bytes += item.bytes;
   } else {
-    ++of_tier_[tier].failed_stores;
-    forget(stage.block);
+    ++tiers_.counters(tier).failed_stores;
+    queue_.forget(stage.block);
   }
   if (--stage.jobs == 0 && stage.state == Stage::State::kPutting) stages_.give_back(index);
 }

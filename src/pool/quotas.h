@@ -16,7 +16,7 @@ inline constexpr uint64_t kNoPayer = UINT64_MAX;
 
 class Quotas {
  public:
-  static constexpr uint32_t kMaxQuotas = BlockPool::kMaxClasses - 1;
+  static constexpr uint32_t kMaxQuotas = Shelves::kMaxClasses - 1;
   static constexpr uint64_t kNoMaximum = UINT64_MAX;
 
   // What one class has of one pool.

@@ -1,53 +1,50 @@
 // SPDX-License-Identifier: Apache-2.0
-// The copies of a position. In their ring they stand in the order in which they were published, except that
-// the one in LRU, if any, is the first or directly behind it.
-#include "prefix/prefix_tree.h"
+#include "prefix/copies.h"
 
 namespace kvc {
 
-// Another block at a position that has one in this group.
-void PrefixTree::attach_copy(NodeId id, size_t group, BlockId block) {
+void Copies::attach(NodeId id, size_t group, BlockId block) {
   pool_[block].node = id;
   ++quiet_arrivals_;
   ++counters_.published_blocks;
   ++counters_.duplicates;
-  copies_.link_before(block, block_of(id, group));
+  ring_.link_before(block, first(id, group));
 }
 
-void PrefixTree::detach_copy(BlockId block) {
+void Copies::detach(BlockId block) {
   Block& record = pool_[block];
   const NodeId id = std::exchange(record.node, kNoNode);
   const BlockId next = record.next_copy;
-  copies_.unlink(block);
-  if (block_of(id, record.group) == block) set_block(id, record.group, next);
+  ring_.unlink(block);
+  if (first(id, record.group) == block) set_first(id, record.group, next);
 }
 
-void PrefixTree::make_idle(BlockId block) {
-  const BlockId first = block_of(pool_[block].node, pool_[block].group);
+void Copies::make_idle(BlockId block) {
+  const BlockId first = first_of(pool_[block]);
   if (block == first || pool_[first].next_copy == block) return;
-  copies_.unlink(block);
-  copies_.link_before(block, pool_[first].next_copy);
+  ring_.unlink(block);
+  ring_.link_before(block, pool_[first].next_copy);
 }
 
-void PrefixTree::move(BlockId from, BlockId to) {
+void Copies::move(BlockId from, BlockId to) {
   const Block& block = pool_[from];
   ++quiet_arrivals_;
-  if (block_of(block.node, block.group) == from) set_block(block.node, block.group, to);
+  if (first(block.node, block.group) == from) set_first(block.node, block.group, to);
   if (block.next_copy == from) return;
-  copies_.replace(from, to);
+  ring_.replace(from, to);
 }
 
-BlockId PrefixTree::idle_copy(BlockId block) const {
-  const BlockId first = block_of(pool_[block].node, pool_[block].group);
+BlockId Copies::idle(BlockId block) const {
+  const BlockId first = first_of(pool_[block]);
   for (const BlockId copy : {first, pool_[first].next_copy}) {
     if (copy != block && pool_[copy].list == List::kLru) return copy;
   }
   return kNoBlock;
 }
 
-bool PrefixTree::in_ring(BlockId block) const {
-  if (copies_.before(pool_[block].next_copy) != block) return false;
-  const BlockId first = block_of(pool_[block].node, pool_[block].group);
+bool Copies::intact(BlockId block) const {
+  if (ring_.before(pool_[block].next_copy) != block) return false;
+  const BlockId first = first_of(pool_[block]);
   return pool_[block].list != List::kLru || block == first || pool_[first].next_copy == block;
 }
 

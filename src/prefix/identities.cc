@@ -46,6 +46,27 @@ void Identities::describe(const EventRecord& record, kvc_event* event) const {
   copy_digest(extra_digest(id), event->extra_digest);
 }
 
+void Identities::begin_waypoint(NodeId id, size_t group) {
+  of(id).waypoint = static_cast<uint8_t>(group + 1);
+  events_.add(kEventStored, tree_[id].epoch, id, group, kNoBlock);
+}
+
+void Identities::end_waypoint(NodeId id) {
+  const Node& node = tree_[id];
+  if (!tree_.stale(node)) events_.add(kEventRemoved, node.epoch, id, waypoint_group(id), kNoBlock);
+  of(id).waypoint = 0;
+}
+
+void Identities::tell_way(NodeId id, size_t group) {
+  if (is_waypoint(id)) end_waypoint(id);
+  NodeId at = id;
+  for (NodeId parent = tree_[at].parent; !tree_.is_told(parent); parent = tree_[at].parent) {
+    of(parent).down = at;
+    at = parent;
+  }
+  for (; at != id; at = of(at).down) begin_waypoint(at, group);
+}
+
 const Digest256& Identities::parent_digest(NodeId id) const {
   const Node& node = tree_[id];
   return is_node(node.parent) ? of(node.parent).digest : namespaces_[node.ns].digest;

@@ -64,7 +64,7 @@ class Identities {
     int32_t tokens[kTokens];
   };
 
-  Identities(const PrefixTree& tree, const NamespaceTable& namespaces, const EventRing& events)
+  Identities(const PrefixTree& tree, const NamespaceTable& namespaces, EventRing& events)
       : tree_(tree), namespaces_(namespaces), events_(events) {}
   [[nodiscard]] bool create(Memory& memory, size_t num_places, uint32_t block_size);
 
@@ -79,11 +79,11 @@ class Identities {
   // once, until it gets a block or dies.
   bool is_waypoint(NodeId id) const { return of(id).waypoint != 0; }
   uint32_t waypoint_group(NodeId id) const { return of(id).waypoint - 1; }
-  void begin_waypoint(NodeId id, size_t group) { of(id).waypoint = static_cast<uint8_t>(group + 1); }
-  void end_waypoint(NodeId id) { of(id).waypoint = 0; }
-  // The way down again, for who climbs from `id`.
-  void note_way(NodeId parent, NodeId id) { of(parent).down = id; }
-  NodeId way_down(NodeId parent) const { return of(parent).down; }
+  void begin_waypoint(NodeId id, size_t group);
+  void end_waypoint(NodeId id);
+  // Before a block of the group is told of at a position: it is no waypoint any more, and its ancestors were
+  // told of, the first one first.
+  [[gnu::noinline]] void tell_way(NodeId id, size_t group);
 
   void prefetch(NodeId id) const { __builtin_prefetch(&identities_[static_cast<size_t>(raw(id))], 1); }
 
@@ -118,7 +118,7 @@ class Identities {
 
   const PrefixTree& tree_;
   const NamespaceTable& namespaces_;
-  const EventRing& events_;
+  EventRing& events_;
   Array<Identity> identities_;
   uint32_t block_size_ = 0;
   uint64_t next_serial_ = 1;

@@ -4,11 +4,7 @@
 // has no block in any group, no child and no holder. So the parent of a living node never changes its
 // identity, and a match is exact by induction.
 //
-// With events, a dead node keeps its place, parent and content until the events before its death have left
-// the ring: they are told from there. The dead wait in line, children before their parents. There are as many
-// more places as the ring holds events, so that max_nodes can live: whoever lived when the first in line died
-// is one of max_nodes, and who was born since told an event. Should positions without a block use up the
-// places, the oldest events are dropped.
+// With events, a dead node keeps its place for a while (places.h).
 //
 // Readers of events build a tree: before a position is told of, its ancestors are, those without a block as
 // waypoints (an event without a block). A waypoint is taken back when it gets a block, or dies.
@@ -18,36 +14,17 @@
 // (copy_ring.h). A death goes up a bounded number of ancestors; the others wait in the list of orphans, out
 // of the table. Not thread-safe.
 #pragma once
-#include "base/hash.h"
 #include "observe/counters.h"
 #include "observe/event_ring.h"
-#include "prefix/copy_ring.h"
-#include "prefix/extra_keys.h"
+#include "prefix/copies.h"
 #include "prefix/identities.h"
 #include "prefix/namespace_table.h"
-#include "prefix/retention.h"
+#include "prefix/node_table.h"
+#include "prefix/notes.h"
+#include "prefix/places.h"
 #include "prefix/tree_readers.h"
-#include "prefix/uses.h"
 
 namespace kvc {
-
-constexpr uint64_t kEpochMask = (uint64_t{1} << 48) - 1;  // NamespaceTable ends resets long before
-
-struct Node {
-  uint64_t key;        // chain hash; of a dead node that waits: the event before which it must wait
-  ExtraRecord* extra;  // nullptr = none
-  NodeId parent;       // a node, or the root of the namespace
-  NodeId hash_next;    // bucket chain; also the free and the orphan list
-  uint32_t listed;     // in its bucket's chain, alive: 1 (in count_dead more)
-  NodeId first_child;
-  NodeId sibling_next, sibling_prev;
-  BlockId block;   // group 0: first copy
-  uint32_t holds;  // cursors of requests
-  uint64_t epoch : 48, ns : 16;
-  uint32_t depth;  // blocks before it
-  uint32_t resident;
-};
-static_assert(sizeof(Node) == 64);
 
 // Content to look for: one prompt in one namespace and epoch.
 struct Prompt {
@@ -73,9 +50,7 @@ class PrefixTree {
   Node& operator[](NodeId id) { return nodes_[static_cast<size_t>(raw(id))]; }
   const Node& operator[](NodeId id) const { return nodes_[static_cast<size_t>(raw(id))]; }
   const int32_t* tokens(NodeId id) const { return &rows_[static_cast<size_t>(raw(id)) * block_size_]; }
-  // Places that were in use: ids are below. It grows; the rest is not touched.
-  size_t num_places() const { return num_places_; }
-  size_t max_places() const { return nodes_.size(); }
+  const Places& places() const { return places_; }
   bool alive(NodeId id) const { return (*this)[id].listed != 0; }
   NodeId first_orphan() const { return orphans_; }
   NodeId first_child(NodeId parent) const {
@@ -85,10 +60,9 @@ class PrefixTree {
   bool stale(const Node& node) const { return node.epoch != namespaces_.epoch(node.ns); }
 
   // First copy of a position in a group; kNoBlock if none.
-  BlockId block_of(NodeId id, size_t group) const {
-    return group == 0 ? (*this)[id].block
-                      : more_[static_cast<size_t>(raw(id)) * (num_groups_ - 1) + group - 1];
-  }
+  BlockId block_of(NodeId id, size_t group) const { return copies_.first(id, group); }
+  const Copies& copies() const { return copies_; }
+  Copies& copies() { return copies_; }
 
   NodeId find(NodeId parent, uint64_t key, const int32_t* tokens, const ExtraView& extra,
               uint64_t epoch) const;
@@ -133,14 +107,14 @@ class PrefixTree {
   // them. Takes places into use.
   bool has_room() { return has_place() || reclaim(); }
   // The same as it is now, with nothing to reclaim.
-  bool has_place() const { return is_node(free_) && !is_node(orphans_) && free_nodes() != 0; }
+  bool has_place() const { return is_node(places_.next()) && !is_node(orphans_) && free_nodes() != 0; }
 
   // Publishes a held block at a position.
   void attach(NodeId id, size_t group, BlockId block) {
     Node& node = (*this)[id];
     const uint32_t bit = 1u << group;
     if ((node.resident & bit) != 0) {
-      attach_copy(id, group, block);
+      copies_.attach(id, group, block);
       return;
     }
     if (node.resident == 0 && notes_residence_) [[unlikely]]
@@ -149,61 +123,41 @@ class PrefixTree {
     Block& record = pool_[block];
     record.node = id;
     record.next_copy = block;
-    set_block(id, group, block);
+    copies_.set_first(id, group, block);
     ++counters_.published_blocks;
     if (!events_.enabled()) return;
     if (identities_.is_waypoint(id) || !is_told(node.parent)) [[unlikely]]
-      tell_way(id, group);
+      identities_.tell_way(id, group);
     tell(kEventStored, id, group, block);
   }
   // Takes a block from its position; the position may die.
   void detach(BlockId id) {
     Block& block = pool_[id];
     if (block.next_copy != id) {
-      detach_copy(id);
+      copies_.detach(id);
       return;
     }
     const NodeId position = std::exchange(block.node, kNoNode);
     Node& node = (*this)[position];
     const size_t group = block.group;
     if (!stale(node)) tell(kEventRemoved, position, group, id);
-    set_block(position, group, kNoBlock);
+    copies_.set_first(position, group, kNoBlock);
     node.resident &= ~(1u << group);
     if (node.resident == 0) {
-      if (annotates_) [[unlikely]]
-        end_residence(position);
-      if (events_.enabled() && is_node(node.first_child) && !stale(node)) begin_waypoint(position, group);
+      if (notes_.on()) [[unlikely]]
+        notes_.end(position, stale(node));
+      if (events_.enabled() && is_node(node.first_child) && !stale(node))
+        identities_.begin_waypoint(position, group);
     }
     if (unused(node)) bury(position);
   }
   // The usual tree and time: one group, and nobody who must know what happens to positions.
-  bool is_plain() const { return num_groups_ == 1 && !annotates_ && !readers_.any() && !events_.enabled(); }
+  bool is_plain() const { return num_groups_ == 1 && !notes_.on() && !readers_.any() && !events_.enabled(); }
   // Then: detach() of the only block of a position.
   void detach_only(NodeId id);
-  // `to`, which is not published, takes the place of a published block; the caller moves the
-  // record.
-  void move(BlockId from, BlockId to);
-  // Another copy of the block's position that waits in LRU, or kNoBlock.
-  BlockId idle_copy(BlockId block) const;
-  // A block with copies has come to LRU, where none of them is.
-  void make_idle(BlockId block);
-  // How often a block has come to a position that another one serves, or served: no event tells of it.
-  uint64_t quiet_arrivals() const { return quiet_arrivals_; }
-  // Whether the ring of copies is intact at the block.
-  bool in_ring(BlockId block) const;
-  size_t num_copies(BlockId block) const { return copies_.count(block); }
 
-  // Uses, for policies that ask for them. A position has at most those of the position before it, unless that
-  // has no block: so it does not stay longer.
-  const Uses& uses() const { return uses_; }
-  bool counts_uses() const { return uses_.on(); }
-  void use(NodeId id);
-
-  // Levels of positions with blocks, if the manager has hints.
-  Retention& retention() { return retention_; }
-  // Whether uses are counted or positions have levels.
-  bool annotates() const { return annotates_; }
-  const Retention& retention() const { return retention_; }
+  const Notes& notes() const { return notes_; }
+  Notes& notes() { return notes_; }
 
   void hold(NodeId id) {
     if (is_node(id)) ++(*this)[id].holds;
@@ -232,8 +186,7 @@ class PrefixTree {
   }
 
   // For loops over many positions: each call reads what an earlier one has fetched.
-  void prefetch_bucket(uint64_t key) const { __builtin_prefetch(&buckets_[bucket_of(key)], 1); }
-  void prefetch_uses(NodeId id) const { uses_.prefetch(use_key((*this)[id])); }
+  const NodeTable& table() const { return table_; }
   void prefetch_node(NodeId id) const { __builtin_prefetch(&nodes_[static_cast<size_t>(raw(id))], 1); }
   // The same for a node that will be made.
   void prefetch_place(NodeId id) const {
@@ -243,11 +196,11 @@ class PrefixTree {
   // What taking the node out of the table also reads: its bucket, then the first node of the bucket's chain.
   uint32_t prefetch_bucket_of(NodeId id) const {
     const uint64_t key = (*this)[id].key;
-    prefetch_bucket(key);
-    return static_cast<uint32_t>(bucket_of(key));
+    table_.prefetch_write(key);
+    return static_cast<uint32_t>(table_.bucket_of(key));
   }
   void prefetch_chain(uint32_t bucket) const {
-    if (const int32_t first = buckets_[bucket]; first >= 0) prefetch_node(NodeId{first});
+    if (const NodeId first = table_.first_in(bucket); is_node(first)) prefetch_node(first);
   }
 
   bool has_events() const { return events_.enabled(); }
@@ -263,9 +216,6 @@ class PrefixTree {
                : -1;
   }
 
-  // Whether each place has a position in use, a dead one that waits in its order, or none.
-  bool places_intact() const;
-
   Identities& identities() { return identities_; }
   TreeReaders& readers() const { return readers_; }
   uint64_t rejected_candidates() const { return rejected_; }
@@ -273,44 +223,17 @@ class PrefixTree {
  private:
   static constexpr int kClimb = 8;
 
-  // Multiply-shift (Dietzfelbinger et al., 1997) by a secret of this tree: nobody can choose contents that
-  // share a bucket, unless their hashes are equal.
-  struct BucketHash {
-    uint64_t mask, spread;
-    int shift;
-    size_t operator()(uint64_t key) const { return (key & mask) * spread >> shift; }
-  };
-  // A copy for loops, which their stores cannot change.
-  BucketHash bucket_hash() const { return {hash_mask_, spread_, bucket_shift_}; }
-  size_t bucket_of(uint64_t key) const { return bucket_hash()(key); }
   bool unused(const Node& node) const {
     return node.resident == 0 && node.holds == 0 && !is_node(node.first_child);
   }
   void tell(uint32_t kind, NodeId id, size_t group, BlockId block) {
     if (events_.enabled()) events_.add(kind, (*this)[id].epoch, id, group, block);
   }
-  void begin_waypoint(NodeId id, size_t group) {
-    identities_.begin_waypoint(id, group);
-    tell(kEventStored, id, group, kNoBlock);
-  }
-  void end_waypoint(NodeId id) {
-    if (!stale((*this)[id])) tell(kEventRemoved, id, identities_.waypoint_group(id), kNoBlock);
-    identities_.end_waypoint(id);
-  }
-  void tell_way(NodeId id, size_t group);
-  // Epochs are told apart; the key tells namespaces and contents apart.
-  static uint64_t use_key(const Node& node) { return node.key ^ node.epoch * 0x9E3779B97F4A7C15u; }
-  // Blocks that publish_chain has attached.
-  void begin_uses(const BlockId* blocks, size_t count);
+  // Positions that publish_chain has made below `parent`.
+  void note_chain(NodeId parent, const BlockId* blocks, size_t count, uint64_t epoch);
   void begin_residence(NodeId id);
-  void end_residence(NodeId id);  // of a position that lost its last block
-  void bury(NodeId id);           // an unused node; its ancestors may follow
-  void detach_copy(BlockId block);
+  void bury(NodeId id);  // an unused node; its ancestors may follow
   bool reclaim();
-  void add_places();
-  void reuse_dead();
-  void release_extra(Node& node);
-  void attach_copy(NodeId id, size_t group, BlockId block);
   bool last_dead_child(Node& node);
   void tell_readers(NodeId dead) {
     if (readers_.any()) [[unlikely]]
@@ -325,11 +248,6 @@ class PrefixTree {
   // Frees a node that is out of the table; returns its parent if that is now unused.
   template <bool kPlain>
   NodeId free_node(NodeId id);
-  void set_block(NodeId id, size_t group, BlockId block) {
-    (group == 0 ? (*this)[id].block : more_[static_cast<size_t>(raw(id)) * (num_groups_ - 1) + group - 1]) =
-        block;
-  }
-  NodeId first_of(uint64_t key) const { return NodeId{buckets_[bucket_of(key)]}; }
   // find() among the nodes of a bucket from `first` on, inline.
   NodeId look_up(NodeId first, NodeId parent, uint64_t key, const int32_t* tokens, const ExtraView& extra,
                  uint64_t epoch) const;
@@ -345,35 +263,22 @@ class PrefixTree {
   EventRing& events_;
   Counters& counters_;
   Array<Node> nodes_;
-  Array<int32_t> rows_;     // tokens, block_size per node
-  Array<BlockId> more_;     // first copies of groups 1.. per node
-  Array<int32_t> buckets_;  // first node, -1 = none
-  CopyRing copies_{pool_};
+  Array<int32_t> rows_;  // tokens, block_size per node
+  NodeTable table_;
+  Copies copies_{pool_, counters_};
   Identities identities_{*this, namespaces_, events_};  // only with events
-  Array<NodeId> dead_;  // the dead that wait: num_dead_ from first_dead_ on, in a ring
-  size_t first_dead_ = 0, num_dead_ = 0;
-  Uses uses_;
-  Retention retention_;
-  bool annotates_ = false;  // whether one of these keeps something for positions with blocks
+  Places places_{arena_, events_, identities_};
+  Notes notes_;
   bool orders_heads_ = false;
   bool notes_residence_ =
-      false;             // whether a first block means something for uses or for the order of siblings
-  uint64_t spread_ = 1;  // odd
-  int bucket_shift_ = 0;
-  uint64_t hash_mask_ = 0;  // all ones, except in tests that want collisions
+      false;  // whether a first block means something for uses or for the order of siblings
   uint32_t block_size_ = 0;
   size_t num_groups_ = 0;
   size_t max_nodes_ = 0;  // that are in use at a time
-  size_t num_places_ = 0;
-  static constexpr uint32_t kRecent = 8;
-  NodeId free_ = kNoNode;  // of the places in use
-  NodeId recently_freed_[kRecent] = {};
-  uint32_t num_freed_ = 0;
   NodeId orphans_ = kNoNode;
   mutable TreeReaders readers_;  // between two slices
   bool stream_ = false;
   mutable uint64_t rejected_ = 0;
-  uint64_t quiet_arrivals_ = 0;
 };
 
 }  // namespace kvc

@@ -8,23 +8,6 @@
 
 namespace kvc {
 
-// Jobs whose pages the offload has loaded wait for their admission again.
-void Scheduler::poll_loads() {
-  size_t kept = 0;
-  for (size_t i = 0; i < num_loading_; ++i) {
-    const JobIndex index = loading_[i];
-    kvc_offload_info info = {};
-    info.struct_size = sizeof info;
-    const kvc_status status = calls_.query(calls_.offload, jobs_[index].id, &info);
-    if (status == KVC_OK && (info.state == KVC_OFFLOAD_LOOKING || info.state == KVC_OFFLOAD_LOADING)) {
-      loading_[kept++] = index;
-    } else {
-      make_ready(index);
-    }
-  }
-  num_loading_ = kept;
-}
-
 // Ends lookups, which may hold blocks that a job needs that comes before: those of the namespace of `of` if
 // it is not nullptr. false: there were none.
 bool Scheduler::drop_loads(const Job* of) {
@@ -44,99 +27,37 @@ bool Scheduler::drop_loads(const Job* of) {
     info.struct_size = sizeof info;
     kept += calls_.query(calls_.offload, job.id, &info) == KVC_OK && info.state != KVC_OFFLOAD_NONE;
   }
-  if (num_loading_ != 0) poll_loads();
-  return stats.busy_lookups != kept;  // also such as end, of jobs that are forgotten
+  loads_.poll([this](JobIndex index) { make_ready(index); });  // they wait for their admission again
+  return stats.busy_lookups != kept;                           // also such as end, of jobs that are forgotten
 }
 
 void Scheduler::admit_waiting() {
-  if (num_loading_ != 0) poll_loads();
+  loads_.poll([this](JobIndex index) { make_ready(index); });  // they wait for their admission again
   if (failure_ != KVC_OK) return;
   if (++tries_ == 0) tries_ = 1;
-  closed_ = set_->lacks_blocks               ? KVC_WAIT_SPACE
-            : pressure_ && num_running_ != 0 ? KVC_WAIT_PRESSURE
-                                             : KVC_WAIT_TURN;
+  closed_ = set_->lacks_blocks                         ? KVC_WAIT_SPACE
+            : pressure_.is_high() && num_running_ != 0 ? KVC_WAIT_PRESSURE
+                                                       : KVC_WAIT_TURN;
   if (closed_ != KVC_WAIT_TURN) return;
   const bool sorts = (options_.flags & (KVC_SCHEDULER_CACHE_AWARE | KVC_SCHEDULER_DEPTH_FIRST)) != 0;
   num_over_quota_ = 0;
-  num_candidates_ = 0;  // those that were passed, or all that are compared
+  candidates_.clear();
   size_t next = 0;
-  while (failure_ == KVC_OK && tokens_left_ != 0 && num_free_rows_ != 0) {
-    if (sorts && next == num_candidates_) sort_candidates();
-    if (sorts ? next == num_candidates_ : num_candidates_ == kMostCandidates) break;
-    const JobIndex index = sorts ? candidates_[next++].job : waiting_.top();
+  while (failure_ == KVC_OK && left_.tokens != 0 && num_free_rows_ != 0) {
+    if (sorts && next == candidates_.size()) candidates_.add_sorted();
+    if (sorts ? next == candidates_.size() : candidates_.is_full()) break;
+    const JobIndex index = sorts ? candidates_[next++] : waiting_.top();
     if (index == kNoJob) break;
     const Found found = try_admit(index);
     if (found == Found::kStop) break;
     if (found == Found::kAdmitted) continue;
     if (!jobs_[index].is_aside) waiting_.set_aside(index);
-    if (!sorts) candidates_[num_candidates_++] = {index, 0, 0};
+    if (!sorts) candidates_.add(index);
   }
-  for (size_t i = 0; i < num_candidates_; ++i) {
-    const Job& job = jobs_[candidates_[i].job];
-    if (job.queued && job.is_aside) waiting_.put_back(candidates_[i].job);
+  for (size_t i = 0; i < candidates_.size(); ++i) {
+    const Job& job = jobs_[candidates_[i]];
+    if (job.queued && job.is_aside) waiting_.put_back(candidates_[i]);
   }
-}
-
-// The first jobs of the policy's order, sorted by what is cached of them. With fair shares those of the
-// tenant whose turn it is, who keeps it: they stay in their queue.
-void Scheduler::sort_candidates() {
-  const size_t begin = num_candidates_;
-  const auto add = [&](JobIndex index) {
-    candidates_[num_candidates_] = {index, 0, num_candidates_};
-    ++num_candidates_;
-  };
-  while (num_candidates_ < kMostCandidates) {
-    JobIndex index = waiting_.top();
-    if (index == kNoJob) break;
-    if (waiting_.policy() == KVC_SCHEDULE_FAIR && !jobs_[index].aged) {
-      for (; index != kNoJob && num_candidates_ < kMostCandidates; index = jobs_[index].tenant_after)
-        add(index);
-      break;
-    }
-    waiting_.set_aside(index);
-    add(index);
-  }
-  for (size_t i = begin; i < num_candidates_; ++i) {
-    kvc_probe_info info = {};
-    info.struct_size = sizeof info;
-    if (calls_.probe_request(calls_.manager, jobs_[candidates_[i].job].id, &info) == KVC_OK)
-      candidates_[i].cached = info.num_cached;
-  }
-  const bool longest = (options_.flags & KVC_SCHEDULER_CACHE_AWARE) != 0;
-  if (!longest) walk_prefixes(begin);
-  std::sort(candidates_.data() + begin, candidates_.data() + num_candidates_,
-            [&](const Candidate& a, const Candidate& b) {
-              if (longest && may_swap(a, b) && a.cached != b.cached) return a.cached > b.cached;
-              return a.order < b.order;
-            });
-}
-
-// Whether what is cached decides which of them comes first.
-bool Scheduler::may_swap(const Candidate& a, const Candidate& b) const {
-  const Job &one = jobs_[a.job], &other = jobs_[b.job];
-  return !one.aged && !other.aged &&
-         (waiting_.policy() != KVC_SCHEDULE_PRIORITY || one.priority == other.priority);
-}
-
-// Gives the candidates from `begin` on the order of a walk of the tree of their cached prefixes.
-void Scheduler::walk_prefixes(size_t begin) {
-  for (size_t end; begin < num_candidates_; begin = end) {
-    walk_.begin();
-    for (end = begin;
-         end < num_candidates_ && (end == begin || may_swap(candidates_[begin], candidates_[end])); ++end)
-      walk_.add(jobs_[candidates_[end].job].id,
-                static_cast<size_t>(candidates_[end].cached) / options_.block_size);
-    uint32_t order[kMostCandidates];
-    walk_.walk(order);
-    for (size_t i = begin; i < end; ++i) candidates_[begin + order[i - begin]].order = i;
-  }
-}
-
-// The first input of the encoder that computes a token from `first` on.
-void Scheduler::reset_inputs(Job& job, uint32_t first) {
-  job.next_input = 0;
-  job.inputs_from = first;
-  while (job.next_input < job.num_inputs && job.inputs[job.next_input].end() <= first) ++job.next_input;
 }
 
 // Notes why it waits on.
@@ -179,7 +100,7 @@ Scheduler::Found Scheduler::try_admit(JobIndex index) {
       over_quota_ + num_over_quota_) {
     return refuse(job, KVC_WAIT_QUOTA, stats_.refused_quota, Found::kPassed);
   }
-  if (!may_join_adapter(job)) return refuse(job, KVC_WAIT_ADAPTER, stats_.refused_adapter, passed);
+  if (!adapters_.may_join(job.adapter)) return refuse(job, KVC_WAIT_ADAPTER, stats_.refused_adapter, passed);
   kvc_probe_info probe = {};
   probe.struct_size = sizeof probe;
   if (const kvc_status status = calls_.probe_request(calls_.manager, job.id, &probe); status != KVC_OK) {
@@ -208,25 +129,26 @@ Scheduler::Found Scheduler::try_admit(JobIndex index) {
     if (status == KVC_OK) {
       waiting_.remove(index);
       job.state = JobState::kLoading;
-      loading_[num_loading_++] = index;
+      loads_.add(index);
       return Found::kAdmitted;
     }
   }
-  if (options_.admission >= KVC_ADMIT_PEAK && num_running_ != 0 && !fits_peak(job)) {
+  if (options_.admission >= KVC_ADMIT_PEAK && num_running_ != 0 &&
+      !peak_.fits(calls_, options_, jobs_, waiting_, running_.data(), num_running_, job)) {
     return refuse(job, KVC_WAIT_PEAK, stats_.refused_peak, Found::kStop);
   }
   const auto first = static_cast<uint32_t>(probe.num_cached);
-  const uint64_t encoder = encoder_left_;
+  const uint64_t encoder = left_.encoder;
   Share share = {};
   share.job = index;
-  reset_inputs(job, first);
-  share.num_tokens = chunk(job, first, job.known, &share);
+  job.reset_inputs(first);
+  share.num_tokens = left_.chunk(job, first, job.known, &share);
   if (share.num_tokens == 0) {
-    encoder_left_ = encoder;
+    left_.encoder = encoder;
     return refuse(job, KVC_WAIT_ENCODER, stats_.refused_encoder, passed);
   }
   if (admit(index, share, first, encoder)) return Found::kAdmitted;
-  encoder_left_ = encoder;
+  left_.encoder = encoder;
   return judge(index, step_.status[0]);
 }
 
@@ -261,7 +183,7 @@ Scheduler::Found Scheduler::end_waiting(JobIndex index) {
   note_end(index, KVC_ENDED_NO_SPACE);
   waiting_.remove(index);
   static_cast<void>(calls_.free_request(calls_.manager, job.id));
-  forget(index);
+  jobs_.clear(jobs_[index]);
   return Found::kAdmitted;
 }
 
@@ -271,7 +193,7 @@ bool Scheduler::admit(JobIndex index, Share share, uint32_t expected, uint64_t e
   Job& job = jobs_[index];
   const uint64_t slots = share.num_tokens;
   uint64_t id = 0, cached = 0;
-  begin_step();
+  step_.begin();
   step_.rows[0] = free_rows_[num_free_rows_ - 1];
   kvc_step step = {};
   step.num_admissions = 1;
@@ -287,20 +209,20 @@ bool Scheduler::admit(JobIndex index, Share share, uint32_t expected, uint64_t e
   job.is_told = job.restarts = false;
   running_[num_running_++] = index;
   ++waiting_.tenant(job.tenant).num_running;
-  join_adapter(job);
+  adapters_.join(job.adapter);
   const auto first = static_cast<uint32_t>(cached);
   if (first != expected) {
     share.num_tokens = std::min(share.num_tokens, job.known - first);
     if (job.num_inputs != 0) {
-      reset_inputs(job, first);
-      encoder_left_ = encoder;
-      share.num_tokens = encodable(job, first, share.num_tokens, &share);
+      job.reset_inputs(first);
+      left_.encoder = encoder;
+      share.num_tokens = left_.encodable(job, first, share.num_tokens, &share);
     }
   }
   job.cached = job.planned = job.written = first;
   job.capacity = first + static_cast<uint32_t>(slots);
   if (job.capacity >= job.known) job.capacity = job.known + job.lookahead;
-  tokens_left_ -= share.num_tokens;
+  left_.tokens -= share.num_tokens;
   if (share.num_tokens != 0) items_[num_items_++] = share;
   if (!job.was_admitted) {
     job.was_admitted = true;

@@ -5,9 +5,10 @@
 #include "scheduler/scheduler.h"
 
 namespace kvc {
+namespace {
 
-kvc_status Scheduler::check_plan(const PlanSet& set, const kvc_plan_result& result) const {
-  if (plans_in_flight() == 0) return invalid("plan %llu is not in flight; no plan is", ull(result.plan_id));
+kvc_status check_plan(const PlanSet& set, size_t plans_in_flight, const kvc_plan_result& result) {
+  if (plans_in_flight == 0) return invalid("plan %llu is not in flight; no plan is", ull(result.plan_id));
   if (result.plan_id != set.plan_id) {
     return invalid("plan_id is %llu; the oldest plan in flight is %llu", ull(result.plan_id),
                    ull(set.plan_id));
@@ -17,63 +18,7 @@ kvc_status Scheduler::check_plan(const PlanSet& set, const kvc_plan_result& resu
   return KVC_OK;
 }
 
-// Offsets of one token for each item that samples.
-kvc_status Scheduler::make_offsets(const PlanSet& set, kvc_plan_result* result) {
-  for (size_t i = 0; i < set.num_items; ++i) {
-    if (set.num_drafts[i] != 0)
-      return invalid("token_offsets is NULL and item %zu has %u drafts; say how many tokens each item brings",
-                     i, set.num_drafts[i]);
-    offsets_[i + 1] = offsets_[i] + set.samples[i];
-  }
-  result->token_offsets = offsets_.data();
-  return KVC_OK;
-}
-
-// Whether each item that samples brings one token, and all of these are token ids: the usual case.
-bool Scheduler::brings_one_each(const PlanSet& set, const kvc_plan_result& result) const {
-  const uint64_t* const offsets = result.token_offsets;
-  uint64_t differs = offsets[0];
-  for (size_t i = 0; i < set.num_items; ++i) differs |= (offsets[i + 1] - offsets[i]) ^ set.samples[i];
-  if (differs != 0 || result.tokens == nullptr) return false;
-  const uint32_t limit = std::min(options_.vocab_size - 1, uint32_t{INT32_MAX});  // also without a vocabulary
-  uint32_t bad = 0;  // the top bit is set if a token is negative or above the limit
-  for (size_t i = 0; i < offsets[set.num_items]; ++i) {
-    const auto token = static_cast<uint32_t>(result.tokens[i]);
-    bad |= token | (limit - token);
-  }
-  return bad <= INT32_MAX;
-}
-
-kvc_status Scheduler::check_tokens(const PlanSet& set, const kvc_plan_result& result) const {
-  if (brings_one_each(set, result)) return KVC_OK;
-  if (result.token_offsets[0] != 0)
-    return invalid("token_offsets[0] is %llu; offsets begin with 0", ull(result.token_offsets[0]));
-  for (size_t i = 0; i < set.num_items; ++i) {  // before any token is read
-    if (result.token_offsets[i + 1] >= result.token_offsets[i]) continue;
-    return invalid("token_offsets[%zu] is %llu after %llu; offsets never decrease", i + 1,
-                   ull(result.token_offsets[i + 1]), ull(result.token_offsets[i]));
-  }
-  for (size_t i = 0; i < set.num_items; ++i) {
-    const uint64_t begin = result.token_offsets[i], end = result.token_offsets[i + 1];
-    const JobIndex index = jobs_.find(set.requests[i]);
-    if (index == kNoJob || jobs_[index].state == JobState::kEnding) continue;
-    const uint64_t most = set.samples[i] != 0 ? uint64_t{set.num_drafts[i]} + 1 : 0;
-    if (end - begin > most || (most != 0 && end == begin)) {
-      return invalid("item %zu brings %llu tokens; it brings %s%llu", i, ull(end - begin),
-                     most > 1 ? "1 to " : "", ull(most));
-    }
-    if (end == begin) continue;
-    if (result.tokens == nullptr) return invalid("tokens is NULL and item %zu brings some", i);
-    for (uint64_t t = begin; t < end; ++t) {
-      const int32_t token = result.tokens[t];
-      if (token >= 0 && (options_.vocab_size == 0 || static_cast<uint32_t>(token) < options_.vocab_size))
-        continue;
-      return invalid("tokens[%llu] is %d; token ids are 0 to %u", ull(t), token,
-                     options_.vocab_size == 0 ? uint32_t{INT32_MAX} : options_.vocab_size - 1);
-    }
-  }
-  return KVC_OK;
-}
+}  // namespace
 
 inline void Scheduler::take_item(Job& job, const PlanSet& set, size_t item, const kvc_plan_result& result) {
   const uint64_t begin = result.token_offsets[item];
@@ -109,14 +54,13 @@ inline void Scheduler::take_item(Job& job, const PlanSet& set, size_t item, cons
 
 kvc_status Scheduler::finish(kvc_plan_result& result) {
   const PlanSet& set = oldest_set();
-  KVC_TRY(check_plan(set, result));
+  KVC_TRY(check_plan(set, plans_in_flight(), result));
   result.num_ended = 0;
   if ((result.flags & KVC_RESULT_FAILED) != 0) {
     fail_plans();
     return KVC_OK;
   }
-  if (result.token_offsets == nullptr) KVC_TRY(make_offsets(set, &result));
-  KVC_TRY(check_tokens(set, result));
+  KVC_TRY(results_.check(set, jobs_, &result));
   if (num_draining_ != 0) KVC_TRY(tell_waiting(set, result));
   for (size_t i = 0; i < set.num_items; ++i) {
     const JobIndex index = jobs_.place_of(set.requests[i]);
@@ -143,7 +87,7 @@ kvc_status Scheduler::finish(kvc_plan_result& result) {
     } else {  // preempted, with this plan in flight
       --num_draining_;
       static_cast<void>(calls_.free_request(calls_.manager, job.id));
-      forget(index);
+      jobs_.clear(job);
     }
   }
   retire(set.step_id);
@@ -190,7 +134,7 @@ void Scheduler::fail_plans() {
       if (job.state != JobState::kRunning || job.admission != set.admissions[i]) continue;
       job.most_planned = std::max(job.most_planned, job.planned);
       job.planned = std::min(job.planned, static_cast<uint32_t>(set.first_tokens[i]));
-      reset_inputs(job, job.planned);
+      job.reset_inputs(job.planned);
       job.restarts |= options_.has_states || set.num_copies != 0;  // its copies were not made either
       any_restarts_ |= job.restarts;
     }

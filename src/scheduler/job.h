@@ -73,6 +73,12 @@ struct alignas(64) Job {
   uint32_t untold() const { return known - told; }
   // Tokens that are known, or will be when its plans in flight have finished without drafts.
   uint32_t goal() const { return known + samples_in_flight; }
+  // The encoder is needed for tokens from `first` on.
+  void reset_inputs(uint32_t first) {
+    next_input = 0;
+    inputs_from = first;
+    while (next_input < num_inputs && inputs[next_input].end() <= first) ++next_input;
+  }
 };
 
 class JobTable {

@@ -23,31 +23,40 @@ kvc_status Scheduler::plan(uint64_t now_ns, kvc_plan* out) {
   set.begin();
   failure_ = KVC_OK;
   num_items_ = num_failed_ = 0;
-  tokens_left_ = options_.max_tokens;
-  encoder_left_ = options_.max_encoder_tokens;
+  left_.begin();
   if (options_.max_wait_ns < now_ns_) waiting_.age(now_ns_ - options_.max_wait_ns);
   adapt_policy();
 
   if (num_ending_ != 0) end_jobs();
   if (any_restarts_) restart_jobs();
-  begin_step();
+  step_.begin();
   share_out();
   run_step(nullptr, nullptr, true);
-  begin_step();
+  step_.begin();
   for (size_t i = 0; i < num_decodes_; ++i) put_item(decodes_[i]);
   for (size_t i = 0; i < num_prefills_; ++i) put_item(prefills_[i]);
   run_step(nullptr, nullptr, false);
   resolve_failures();
   admit_waiting();
   if (num_items_ == 0 && plans_in_flight() == 0 && last_step_ != retired_step_) retire(last_step_);
-  watch_pressure();
+  if (pressure_.watch(calls_)) ++stats_.pressure_changes;
   if (num_items_ + set.num_ended + set.num_preempted == 0 && failure_ != KVC_OK) return failure_;
   ++calls_of_plan_;
   set.plan_id = num_items_ != 0 ? next_plan_++ : 0;
   set.step_id = last_step_;
   write_items();
-  fill(set, out);
+  set.fill(options_, tables_.data(), out);
   return KVC_OK;
+}
+
+void Scheduler::adapt_policy() {
+  if (options_.policy != KVC_SCHEDULE_ADAPTIVE) return;
+  const uint64_t high = uint64_t{options_.adaptive_plans} * options_.max_tokens;
+  const bool shortest = waiting_.policy() == KVC_SCHEDULE_SHORTEST;
+  const bool changes = shortest ? waiting_.num_tokens() < high / 4 : waiting_.num_tokens() > high;
+  if (!changes) return;
+  waiting_.set_policy(shortest ? KVC_SCHEDULE_FCFS : KVC_SCHEDULE_SHORTEST);
+  ++stats_.policy_changes;
 }
 
 // Whether an append, which gives slots up to the lookahead, gives no more than this decode and, if one will
@@ -76,15 +85,15 @@ void Scheduler::share_out() {
       decodes_[num_decodes_++] = {index, 1, 0, 0, KVC_OK};
     }
   }
-  tokens_left_ -= static_cast<uint32_t>(step_.num_items + num_decodes_);
+  left_.tokens -= static_cast<uint32_t>(step_.num_items + num_decodes_);
   if (options_.max_drafts != 0) give_drafts();
   size_t kept = 0;
   for (size_t i = 0; i < num_prefills_; ++i) {
     Share share = prefills_[i];
     const Job& job = jobs_[share.job];
-    share.num_tokens = chunk(job, job.planned, job.goal(), &share);
+    share.num_tokens = left_.chunk(job, job.planned, job.goal(), &share);
     if (share.num_tokens == 0) continue;
-    tokens_left_ -= share.num_tokens;
+    left_.tokens -= share.num_tokens;
     prefills_[kept++] = share;
   }
   num_prefills_ = kept;
@@ -94,50 +103,17 @@ void Scheduler::give_drafts() {
   for (size_t i = 0; i < num_decodes_; ++i) {
     const Job& job = jobs_[decodes_[i].job];
     const uint32_t goal = job.goal();
-    uint64_t most = job.samples_in_flight == 0 ? std::min(drafts_of(job), tokens_left_) : 0;
+    uint64_t most = job.samples_in_flight == 0 ? std::min(drafts_of(job), left_.tokens) : 0;
     most = std::min<uint64_t>(most, job.limit - goal - 1);
     decodes_[i].num_drafts = static_cast<uint32_t>(most);
     decodes_[i].num_tokens += static_cast<uint32_t>(most);
-    tokens_left_ -= static_cast<uint32_t>(most);
+    left_.tokens -= static_cast<uint32_t>(most);
   }
-}
-
-// Tokens of a prompt from `first` on that fit into the plan.
-uint32_t Scheduler::chunk(const Job& job, uint32_t first, uint32_t goal, Share* share) {
-  uint32_t count = std::min({goal - first, tokens_left_, options_.max_chunk});
-  if (options_.ends_at_blocks && first + count < goal) {
-    const uint32_t end = (first + count) / options_.block_size * options_.block_size;
-    if (end > first) count = end - first;
-  }
-  return job.num_inputs == 0 ? count : encodable(job, first, count, share);
-}
-
-// Fewer if they need more of the encoder than the plan has left.
-uint32_t Scheduler::encodable(const Job& job, uint32_t first, uint32_t count, Share* share) {
-  const uint64_t before = encoder_left_;
-  uint64_t left = before;  // for the inputs from `begin` on, which begin at one token
-  uint32_t next = job.next_input, begin = next;
-  for (; next < job.num_inputs && job.inputs[next].first_token < first + count; ++next) {
-    const JobInput& input = job.inputs[next];
-    if (input.first_token != job.inputs[begin].first_token) begin = next, left = encoder_left_;
-    if (options_.max_encoder_tokens == 0 || input.end() <= job.inputs_from) continue;
-    // What the first token needs is needed together.
-    const bool alone = (input.first_token <= first ? before : encoder_left_) == options_.max_encoder_tokens;
-    if (input.num_tokens > encoder_left_ && !alone) {
-      count = input.first_token <= first ? 0 : input.first_token - first;
-      next = begin, encoder_left_ = left;  // the chunk ends before that token: it needs none of them
-      break;
-    }
-    encoder_left_ -= std::min<uint64_t>(encoder_left_, input.num_tokens);
-  }
-  if (count == 0) encoder_left_ = before;
-  share->inputs_end = next;
-  return count;
 }
 
 // Frees what has ended; what it has written is committed before, and can be hit.
 void Scheduler::end_jobs() {
-  begin_step();
+  step_.begin();
   for (size_t i = 0; i < num_running_; ++i) {
     const Job& job = jobs_[running_[i]];
     if (job.state != JobState::kEnding) continue;
@@ -153,15 +129,10 @@ void Scheduler::end_jobs() {
       continue;
     }
     leave_row(job);
-    forget(running_[i]);
+    jobs_.clear(job);
   }
   num_running_ = kept;
   num_ending_ = 0;
-}
-
-void Scheduler::begin_step() {
-  step_.num_items = step_.num_frees = 0;
-  step_.commit_offsets[0] = step_.extend_offsets[0] = 0;
 }
 
 // The job's only untold token is appended.
@@ -312,60 +283,7 @@ void Scheduler::write_items() {
   stats_.decode_tokens += decodes;
   stats_.draft_tokens += drafts;
   stats_.prompt_tokens += tokens - decodes - drafts;
-  write_slots(set);
-}
-
-void Scheduler::write_slots(PlanSet& set) const {
-  const uint32_t block_size = options_.block_size;
-  for (size_t g = 0; g < options_.num_groups; ++g) {
-    int64_t* out = set.slots.data() + g * options_.max_tokens;
-    if (g >= options_.num_token_groups) {
-      std::fill_n(out, set.token_offsets[set.num_items], -1);
-      continue;
-    }
-    for (size_t i = 0; i < set.num_items; ++i) {
-      const int32_t* const row =
-          tables_.data() +
-          (g * options_.max_running + static_cast<size_t>(set.rows[i])) * options_.row_stride;
-      const auto first = static_cast<uint32_t>(set.first_tokens[i]);
-      uint32_t column = first / block_size, offset = first % block_size;
-      for (uint64_t left = set.token_offsets[i + 1] - set.token_offsets[i]; left != 0; --left, ++offset) {
-        if (offset == block_size) offset = 0, ++column;
-        *out++ = row[column] < 0 ? -1 : int64_t{row[column]} * block_size + offset;
-      }
-    }
-  }
-}
-
-void Scheduler::fill(const PlanSet& set, kvc_plan* out) const {
-  out->plan_id = set.plan_id;
-  out->step_id = set.step_id;
-  out->num_items = set.num_items;
-  out->num_tokens = static_cast<size_t>(set.token_offsets[set.num_items]);
-  out->requests = set.requests.data();
-  out->rows = set.rows.data();
-  out->first_tokens = set.first_tokens.data();
-  out->token_offsets = set.token_offsets.data();
-  out->num_drafts = set.num_drafts.data();
-  out->samples = set.samples.data();
-  out->is_new = set.is_new.data();
-  out->block_tables = tables_.data();
-  out->num_groups = options_.num_groups;
-  out->num_rows = options_.max_running;
-  out->row_stride = options_.row_stride;
-  out->slots = set.slots.data();
-  out->slot_stride = options_.max_tokens;
-  out->copies = set.copies.data();
-  out->num_copies = set.num_copies;
-  out->changes = set.changes.data();
-  out->num_changes = set.num_changes;
-  out->whole_tables = set.whole_tables;
-  out->preempted = set.preempted.data();
-  out->num_preempted = set.num_preempted;
-  out->encoder_runs = set.runs.data();
-  out->num_encoder_runs = set.num_runs;
-  out->ended = set.ended.data();
-  out->num_ended = set.num_ended;
+  set.write_slots(options_, tables_.data());
 }
 
 }  // namespace kvc

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "scheduler/job.h"
+#include "scheduler/options.h"
 
 namespace kvc {
 
@@ -50,6 +51,9 @@ struct PlanSet {
     num_items = num_preempted = num_ended = num_runs = num_copies = num_changes = 0;
     token_offsets[0] = 0;
   }
+  // The slots of the items' tokens, from the tables of all rows; and all that the plan says of it.
+  void write_slots(const SchedulerOptions& options, const int32_t* tables);
+  void fill(const SchedulerOptions& options, const int32_t* tables, kvc_plan* out) const;
 };
 
 // Inputs and results of a step.
@@ -69,6 +73,10 @@ struct StepArrays {
         rows.create(memory, max_running + 1) && status.create(memory, 2 * max_running + 2);
     for (size_t i = 0; made && i < one_each.size(); ++i) one_each[i] = i;
     return made;
+  }
+  void begin() {
+    num_items = num_frees = 0;
+    commit_offsets[0] = extend_offsets[0] = 0;
   }
 };
 

@@ -5,19 +5,20 @@
 #include "scheduler/scheduler.h"
 
 namespace kvc {
+namespace {
 
 // Whether the policy serves a after b. The order of two jobs does not change while they run, or they would
 // preempt each other in turn: shares of tenants do not count.
-bool Scheduler::served_later(const Job& a, const Job& b) const {
+bool served_later(const Waiting& waiting, uint32_t policy, const Job& a, const Job& b) {
   if (a.aged != b.aged) return b.aged;
   if (!a.aged) {
-    switch (options_.policy) {
+    switch (policy) {
       case KVC_SCHEDULE_PRIORITY:
         if (a.priority != b.priority) return a.priority > b.priority;
         break;
       case KVC_SCHEDULE_SHORTEST: {
         const auto rest = [&](const Job& job) {
-          return std::max(int64_t{waiting_.expected(job)} - job.generated(), int64_t{1});
+          return std::max(int64_t{waiting.expected(job)} - job.generated(), int64_t{1});
         };
         if (rest(a) != rest(b)) return rest(a) > rest(b);
         break;
@@ -29,6 +30,8 @@ bool Scheduler::served_later(const Job& a, const Job& b) const {
   return a.sequence > b.sequence;
 }
 
+}  // namespace
+
 // Of those whose blocks would help, the one that is served last, perhaps the failed one itself.
 JobIndex Scheduler::find_victim(const Share& failed, size_t* num_others) const {
   const Job& lacking = jobs_[failed.job];
@@ -39,7 +42,7 @@ JobIndex Scheduler::find_victim(const Share& failed, size_t* num_others) const {
     if (running_[i] == failed.job || job.state != JobState::kRunning) continue;
     if (failed.status == KVC_ERROR_OVER_QUOTA && job.namespace_id != lacking.namespace_id) continue;
     ++*num_others;
-    if (served_later(job, jobs_[victim])) victim = running_[i];
+    if (served_later(waiting_, options_.policy, job, jobs_[victim])) victim = running_[i];
   }
   return victim;
 }
@@ -72,7 +75,7 @@ void Scheduler::resolve_failures() {
     }
     drop(victim);
     if (!preempt(victim)) return;
-    begin_step();
+    step_.begin();
     for (size_t i = 0; i < num_failed_; ++i) put_item(failed_[i]);
     num_failed_ = 0;
     run_step(nullptr, nullptr, false);
@@ -86,10 +89,10 @@ bool Scheduler::preempt(JobIndex index) {
     uint64_t num_blocks;
     static_cast<void>(calls_.store(calls_.offload, job.id, &num_blocks));
   }
-  begin_step();
+  step_.begin();
   put_item({index, 0, 0, 0, KVC_OK});  // its tokens first: nothing else would tell the manager
   if (!run_step(nullptr, nullptr, false) || failure_ != KVC_OK) return false;
-  begin_step();
+  step_.begin();
   if (!run_step(&job.id, nullptr, false)) return false;
   failure_ = step_.status[0];
   if (failure_ != KVC_OK) return false;

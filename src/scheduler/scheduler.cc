@@ -8,20 +8,20 @@ namespace kvc {
 bool Scheduler::create(Memory& memory, const SchedulerCalls& calls, const SchedulerOptions& options) {
   calls_ = calls;
   options_ = options;
+  left_.options = &options_;
+  pressure_.create(options.high_watermark, options.low_watermark);
   const size_t rows = options.max_running;
   max_untold_ = (size_t{options.max_drafts} + 1) * options.max_plans + 1;
   bool made = jobs_.create(memory, options.max_jobs) &&
               waiting_.create(memory, jobs_, options.max_tenants, options.max_tokens) &&
-              running_.create(memory, rows) && loading_.create(memory, options.max_jobs) &&
+              loads_.create(memory, calls_, jobs_) && running_.create(memory, rows) &&
               free_rows_.create(memory, rows) && row_marks_.create(memory, rows) &&
               tables_.create(memory, options.num_groups * rows * options.row_stride) &&
               untold_.create(memory, rows * max_untold_) && adapters_.create(memory, options.max_adapters) &&
-              offsets_.create(memory, rows + 1) && step_.create(memory, rows, max_untold_) &&
+              results_.create(memory, rows, options.vocab_size) && step_.create(memory, rows, max_untold_) &&
               decodes_.create(memory, rows) && prefills_.create(memory, rows) &&
               failed_.create(memory, rows) && items_.create(memory, rows) &&
-              candidates_.create(memory, kMostCandidates) &&
-              walk_.create(memory, kMostCandidates, calls.manager, calls.prefix_key) &&
-              holdings_.create(memory, rows + 1);
+              candidates_.create(memory, calls_, options_, jobs_, waiting_) && peak_.create(memory, rows);
   for (uint32_t i = 0; made && i < options.max_plans; ++i)
     made = sets_[i].create(memory, rows, options.max_tokens, options.num_groups, options.block_size,
                            options.row_stride);
@@ -112,9 +112,6 @@ void Scheduler::enqueue(JobIndex index) {
   waiting_.push(index);
 }
 
-// A job that holds no block.
-void Scheduler::forget(JobIndex index) { jobs_.clear(jobs_[index]); }
-
 // The kernels of all steps up to this one have finished, or none runs.
 void Scheduler::retire(uint64_t step_id) {
   retired_step_ = step_id;
@@ -130,7 +127,7 @@ void Scheduler::note_end(JobIndex index, uint32_t reason) {
 void Scheduler::leave_row(Job& job) {
   free_rows_[num_free_rows_++] = job.row;
   job.row = -1;
-  leave_adapter(job);
+  adapters_.leave(job.adapter);
   --waiting_.tenant(job.tenant).num_running;
 }
 
@@ -145,17 +142,13 @@ kvc_status Scheduler::abort(uint64_t id) {
     return KVC_OK;
   }
   if (job.state == JobState::kNotReady) --num_not_ready_;
-  if (job.state == JobState::kLoading) {  // its lookup ends by itself
-    loading_[static_cast<size_t>(std::find(loading_.data(), loading_.data() + num_loading_, index) -
-                                 loading_.data())] = loading_[num_loading_ - 1];
-    --num_loading_;
-  }
+  if (job.state == JobState::kLoading) loads_.remove(index);  // its lookup ends by itself
   if (job.queued)
     waiting_.remove(index);
   else if (job.state == JobState::kWaiting)
     --num_draining_;
   static_cast<void>(calls_.free_request(calls_.manager, id));
-  forget(index);
+  jobs_.clear(job);
   return KVC_OK;
 }
 
@@ -194,28 +187,6 @@ kvc_status Scheduler::set_drafts(const uint64_t* ids, const uint32_t* num_drafts
     job.drafts_at = calls_of_plan_;
   }
   return KVC_OK;
-}
-
-bool Scheduler::may_join_adapter(const Job& job) const {
-  if (job.adapter == 0 || options_.max_adapters == 0 || num_adapters_ < options_.max_adapters) return true;
-  for (size_t i = 0; i < num_adapters_; ++i)
-    if (adapters_[i].id == job.adapter) return true;
-  return false;
-}
-
-void Scheduler::join_adapter(const Job& job) {
-  if (job.adapter == 0 || options_.max_adapters == 0) return;
-  size_t i = 0;
-  while (i < num_adapters_ && adapters_[i].id != job.adapter) ++i;
-  if (i == num_adapters_) adapters_[num_adapters_++] = {job.adapter, 0};
-  ++adapters_[i].num_jobs;
-}
-
-void Scheduler::leave_adapter(const Job& job) {
-  if (job.adapter == 0 || options_.max_adapters == 0) return;
-  size_t i = 0;
-  while (adapters_[i].id != job.adapter) ++i;
-  if (--adapters_[i].num_jobs == 0) adapters_[i] = adapters_[--num_adapters_];
 }
 
 // What the last call of plan() has found.
@@ -260,12 +231,12 @@ void Scheduler::read_stats(kvc_scheduler_stats* out) const {
   const size_t size = out->struct_size;
   *out = stats_;
   out->struct_size = size;
-  out->waiting = waiting_.size() + num_loading_ + num_not_ready_ + num_draining_;
+  out->waiting = waiting_.size() + loads_.size() + num_not_ready_ + num_draining_;
   out->running = num_running_ - num_ending_;
   out->plans_in_flight = plans_in_flight();
   out->aged = waiting_.num_aged();
   out->policy = waiting_.policy();
-  out->pressure = pressure_;
+  out->pressure = pressure_.is_high();
 }
 
 kvc_status Scheduler::check() {
@@ -295,7 +266,7 @@ kvc_status Scheduler::check() {
     not_ready += job.state == JobState::kNotReady;
     draining += job.state == JobState::kWaiting && !job.queued;
   }
-  if (running != num_running_ || ending != num_ending_ || loading != num_loading_ ||
+  if (running != num_running_ || ending != num_ending_ || loading != loads_.size() ||
       not_ready != num_not_ready_ || draining != num_draining_)
     return fail(KVC_ERROR_CORRUPT, "requests are miscounted");
   if (num_running_ + num_free_rows_ != options_.max_running) return fail(KVC_ERROR_CORRUPT, "a row is lost");

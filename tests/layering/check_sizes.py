@@ -13,16 +13,17 @@ import sys
 METHODS, LINES = 60, 60  # of a class; of a function
 DEFINITIONS = "src/manager/shape.h"  # of the features
 FEATURES = re.compile(r"\b(?:has_(?:hints|fills|cross|headroom|gaps|shelves)|reuses_heads|counts_uses|annotates|caches|fills)\(\)|"
+                      r"\b(?:shelves|filling|uses|notes)\(\)\.on\(\)|"
                       r"\b(?:state|cross)_groups\b")
 BARE = re.compile(r"(?<!for )[(,]\s*(?:const )?uint32_t (ns|group|pool|cls)\b(?=\s*[,)=])")
 # What is counted: its name, the limit, the goal.
 LIMITS = [
-    ("classes of more than 60 methods", 6, 0),
-    ("methods of the largest class", 160, METHODS),
-    ("functions of more than 60 lines", 6, 0),
+    ("classes of more than 60 methods", 0, 0),
+    ("methods of the largest class", 60, METHODS),
+    ("functions of more than 60 lines", 1, 0),
     ("lines of the longest function", 74, LINES),
     ("conditions on features in src/manager", 87, 30),
-    ("parameters `uint32_t ns`, `group`, `pool`, `cls`", 318, 0),
+    ("parameters `uint32_t ns`, `group`, `pool`, `cls`", 314, 0),
 ]
 
 NOISE = re.compile(r'//[^\n]*|/\*.*?\*/|R"(\w*)\(.*?\)\1"|"(?:\\.|[^"\\\n])*"|(?<!\w)\'(?:\\.|[^\'\\\n])+\'', re.S)

@@ -20,7 +20,7 @@ class ManagerPeer {
 
   BlockPool& pool() { return writable(state_.pool()); }
   PrefixTree& tree() { return writable(state_.tree()); }
-  Uses& uses() { return writable(state_.tree().uses()); }
+  Uses& uses() { return writable(state_.tree().notes().uses()); }
   NamespaceTable& namespaces() { return writable(state_.namespaces()); }
   // As if so many resets of all namespaces had been made before anything was published.
   void age_namespaces(uint64_t resets) { namespaces().global_resets_ = resets; }

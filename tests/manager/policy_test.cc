@@ -255,7 +255,7 @@ TEST_F(PolicyTest, AParentOutlivesItsChildren) {
       }
       ASSERT_EQ(kvc_manager_free_request(manager_.m, id), KVC_OK);
       ManagerPeer peer(manager_.m);
-      for (size_t n = 0; n < peer.tree().num_places(); ++n) {
+      for (size_t n = 0; n < peer.tree().places().used(); ++n) {
         const NodeId node{static_cast<int32_t>(n)};
         if (!peer.tree().alive(node) || peer.tree()[node].resident == 0) continue;
         const NodeId parent = peer.tree()[node].parent;
@@ -275,11 +275,11 @@ TEST_F(PolicyTest, CheckFindsBrokenShelvesAndUses) {
     EXPECT_EQ(kvc_manager_check(manager_.m), KVC_ERROR_CORRUPT);
     EXPECT_NE(std::string(last_error()).find(text), std::string::npos) << last_error();
   };
-  peer.pool().reshelve(oldest, {});
+  peer.pool().shelves().reshelve(oldest, {});
   expect_found("list 0 of pool 0");
   for (BlockId id = newer; id != oldest;) {  // once around
     const BlockId next = peer.pool()[id].next;
-    peer.pool().reshelve(id, {});
+    peer.pool().shelves().reshelve(id, {});
     id = next;
   }
   EXPECT_EQ(kvc_manager_check(manager_.m), KVC_OK) << last_error();

@@ -48,7 +48,7 @@ class ListsTest : public ::testing::Test {
       if ((classes >> it->place.cls & 1) == 0) continue;
       // Only the first of its list.
       const bool first = std::none_of(waiting_.begin(), it, [&](const Waiting& other) {
-        return pool_.list_of(other.place) == pool_.list_of(it->place);
+        return pool_.shelves().list_of(other.place) == pool_.shelves().list_of(it->place);
       });
       if (first && (best == waiting_.end() || rank(*it) < rank(*best))) best = it;
     }
@@ -62,7 +62,7 @@ class ListsTest : public ::testing::Test {
     held_.erase(held_.begin() + static_cast<std::ptrdiff_t>(i));
     const Place place = any_place();
     ASSERT_TRUE(pool_.drop_ref(pool_[id]));
-    pool_.push_shelf(id, place);
+    pool_.shelves().push(id, place);
     waiting_.push_back({raw(id), place, clock_++});
   }
   void move(bool renew) {
@@ -72,7 +72,8 @@ class ListsTest : public ::testing::Test {
     waiting_.erase(it);
     moved.place = any_place();
     if (renew) moved.came = clock_++;
-    renew ? pool_.renew(BlockId{moved.id}, moved.place) : pool_.reshelve(BlockId{moved.id}, moved.place);
+    renew ? pool_.shelves().renew(BlockId{moved.id}, moved.place)
+          : pool_.shelves().reshelve(BlockId{moved.id}, moved.place);
     waiting_.push_back(moved);
   }
   void hit() {
@@ -115,7 +116,7 @@ class ListsTest : public ::testing::Test {
           hit();
           break;
         case 6:
-          evict(BlockPool::kAllClasses);
+          evict(Shelves::kAllClasses);
           break;
         case 7:
           evict(random_());
@@ -124,9 +125,9 @@ class ListsTest : public ::testing::Test {
       ASSERT_EQ(pool_.counts(0).lru, waiting_.size());
       const int32_t sought = static_cast<int32_t>(below(kBlocks));
       const BlockId found =
-          pool_.find_head(0, BlockPool::kAllClasses, [&](BlockId id) { return raw(id) == sought; });
+          pool_.shelves().find_head(0, Shelves::kAllClasses, [&](BlockId id) { return raw(id) == sought; });
       const auto it = std::find_if(waiting_.begin(), waiting_.end(), [&](const Waiting& w) {
-        return raw(pool_.lru_head(0, pool_.list_of(w.place))) == sought && w.id == sought;
+        return raw(pool_.lru_head(0, pool_.shelves().list_of(w.place))) == sought && w.id == sought;
       });
       ASSERT_EQ(raw(found), it == waiting_.end() ? -1 : sought);
     }
@@ -151,11 +152,11 @@ TEST_F(ListsTest, ShelvesAlone) { run(kFrequencyPolicy, 0.3, {1, 1}); }
 
 TEST_F(ListsTest, AListsNumberNamesItsPlace) {
   create(kFrequencyPolicy, 1, {3, 102});
-  ASSERT_EQ(pool_.num_lists(), 3u * 102 * 8);
-  for (size_t list = 0; list < pool_.num_lists(); ++list) {
-    const Place place = pool_.place_of(list);
+  ASSERT_EQ(pool_.shelves().num_lists(), 3u * 102 * 8);
+  for (size_t list = 0; list < pool_.shelves().num_lists(); ++list) {
+    const Place place = pool_.shelves().place_of(list);
     EXPECT_TRUE(place.cls < 3 && place.level < 102 && place.shelf < 8) << list;
-    EXPECT_EQ(pool_.list_of(place), list);
+    EXPECT_EQ(pool_.shelves().list_of(place), list);
   }
 }
 

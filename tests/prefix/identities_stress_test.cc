@@ -63,7 +63,7 @@ class Churn {
     if (!blocks_.empty() && random(3) != 0) at = w_.pool[blocks_[random(blocks_.size())]].node;
     if (is_node(at) && w_.tree.stale(w_.tree[at])) at = root_of(kRoot);
     const auto first = static_cast<int32_t>(random(5));
-    for (size_t i = 0; i < length && w_.counters.nodes_used < w_.tree.max_places() - events_; ++i) {
+    for (size_t i = 0; i < length && w_.counters.nodes_used < w_.tree.places().size() - events_; ++i) {
       const Digest256 parent = is_node(at) ? digests_.at(raw(at)) : w_.namespaces[kRoot].digest;
       const int32_t token = first + static_cast<int32_t>(i);
       at = w_.publish(at, token, {}, epoch_);
@@ -144,7 +144,7 @@ class Churn {
         ASSERT_EQ(digest_of(event.digest), digests_.at(raw(id)));
         ++listed_;
       }
-      if (++place_ >= w_.tree.num_places()) place_ = 0;  // none at first
+      if (++place_ >= w_.tree.places().used()) place_ = 0;  // none at first
     }
   }
 

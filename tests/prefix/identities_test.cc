@@ -108,13 +108,13 @@ TEST_F(IdentitiesTest, TheDeadTakeNoPlaceFromTheLivingAndNoEventFromTheRing) {
 TEST_F(IdentitiesTest, PlacesComeIntoUseAsTheyAreNeeded) {
   constexpr size_t kNodes = 100, kEvents = 5000, kAtOnce = 256;
   World w(kNodes, 1, ~uint64_t{0}, 256, kEvents);
-  EXPECT_EQ(w.tree.num_places(), 0u);
-  EXPECT_EQ(w.tree.max_places(), kNodes + kEvents);
+  EXPECT_EQ(w.tree.places().used(), 0u);
+  EXPECT_EQ(w.tree.places().size(), kNodes + kEvents);
   for (size_t born = 1; born < 20000; ++born) {
     const BlockId block = w.attach(w.publish(root_of(kRoot), 1));
     w.tree.detach(block);
     w.pool.push_free(block);
-    ASSERT_LE(w.tree.num_places(), std::min(born, kEvents / 2) + kNodes + kAtOnce) << "two events each";
+    ASSERT_LE(w.tree.places().used(), std::min(born, kEvents / 2) + kNodes + kAtOnce) << "two events each";
   }
 }
 

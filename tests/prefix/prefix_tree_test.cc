@@ -94,16 +94,16 @@ TEST_P(PrefixTreeTest, CopiesAreARingWithTheFirstPublishedInFront) {
   w.tree.attach(node, 0, b[1]);
   w.tree.attach(node, 0, b[2]);
   EXPECT_EQ(w.tree.block_of(node, 0), b[3]);
-  for (const int i : {1, 2, 3, 4}) EXPECT_EQ(w.tree.num_copies(b[static_cast<size_t>(i)]), 4u);
+  for (const int i : {1, 2, 3, 4}) EXPECT_EQ(w.tree.copies().count(b[static_cast<size_t>(i)]), 4u);
   EXPECT_EQ(w.counters.published_blocks, 4u);
   EXPECT_EQ(w.counters.duplicates, 3u);
 
-  EXPECT_FALSE(is_block(w.tree.idle_copy(b[1])));
+  EXPECT_FALSE(is_block(w.tree.copies().idle(b[1])));
   w.pool.drop_ref(w.pool[b[1]]);
   w.pool.push_lru(b[1]);
-  w.tree.make_idle(b[1]);
-  EXPECT_EQ(w.tree.idle_copy(b[3]), b[1]);
-  EXPECT_FALSE(is_block(w.tree.idle_copy(b[1]))) << "another one";
+  w.tree.copies().make_idle(b[1]);
+  EXPECT_EQ(w.tree.copies().idle(b[3]), b[1]);
+  EXPECT_FALSE(is_block(w.tree.copies().idle(b[1]))) << "another one";
   EXPECT_EQ(w.tree.block_of(node, 0), b[3]);
 
   w.tree.detach(b[3]);
@@ -112,7 +112,7 @@ TEST_P(PrefixTreeTest, CopiesAreARingWithTheFirstPublishedInFront) {
   EXPECT_EQ(w.pool[b[3]].next_copy, b[3]);
   w.tree.detach(b[2]);
   EXPECT_EQ(w.tree.block_of(node, 0), b[1]);
-  EXPECT_EQ(w.tree.num_copies(b[4]), 2u);
+  EXPECT_EQ(w.tree.copies().count(b[4]), 2u);
   w.tree.detach(b[1]);
   EXPECT_EQ(w.tree.block_of(node, 0), b[4]);
   EXPECT_TRUE(w.tree.alive(node));
@@ -131,7 +131,7 @@ TEST_P(PrefixTreeTest, GroupsHaveTheirOwnBlocks) {
   EXPECT_EQ(w.tree[node].resident, 6u);
   EXPECT_EQ(w.tree.block_of(node, 1), second);
   EXPECT_EQ(w.tree.block_of(node, 2), third);
-  EXPECT_EQ(w.tree.num_copies(second), 1u) << "copies are counted per group";
+  EXPECT_EQ(w.tree.copies().count(second), 1u) << "copies are counted per group";
   w.tree.detach(second);
   EXPECT_EQ(w.tree[node].resident, 4u);
   EXPECT_FALSE(is_block(w.tree.block_of(node, 1)));

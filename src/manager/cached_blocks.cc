@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "manager/cached_blocks.h"
+
+namespace kvc {
+
+// Detaches a block of LRU and counts it; it stays in the list. `plain`: the tree is plain, and no quotas are
+// on.
+void CachedBlocks::evict(BlockId victim, bool plain) {
+  Block& block = s_.pool[victim];
+  const Node& node = s_.tree[block.node];
+  if (plain && block.next_copy == victim && !s_.tree.stale(node)) {
+    --s_.namespaces.cached(node.ns, block.pool);
+    ++s_.counters.evictions;
+    return s_.tree.detach_only(std::exchange(block.node, kNoNode));
+  }
+  if (s_.tree.stale(node)) [[unlikely]] {
+    --s_.pool.counts(block.pool).stale;
+  } else {
+    --s_.namespaces.cached(node.ns, block.pool);
+    if (s_.quotas.on()) [[unlikely]]
+      s_.quotas.free_cached(victim, block.pool);
+    ++s_.counters.evictions;
+  }
+  detach(victim);
+}
+
+void CachedBlocks::free_evicted(BlockId victim) {
+  evict(victim);
+  s_.pool.remove(victim);
+  s_.pool.push_free(victim);
+}
+
+size_t CachedBlocks::evict_oldest(size_t first, size_t end, size_t max_blocks) {
+  const uint64_t before = s_.counters.evictions;  // stale blocks do not count
+  for (auto p = static_cast<uint32_t>(first); p < end; ++p) {
+    while (s_.counters.evictions - before < max_blocks && s_.pool.counts(p).lru != 0) free_evicted(victim(p));
+  }
+  return s_.counters.evictions - before;
+}
+
+void CachedBlocks::pop(uint32_t group, uint32_t ns, size_t count, BlockId* out) {
+  if (s_.quotas.on()) [[unlikely]]
+    return pop_share(group, ns, count, out);
+  const uint32_t pool = s_.shape.groups[group].pool;
+  const auto group_byte = static_cast<uint8_t>(group);
+  size_t i = s_.pool.pop_free(pool, group_byte, count, out);
+  if (i == count) return;
+  if (s_.pool.shelves().on()) [[unlikely]]
+    return pop_victims(group, count - i, out + i);
+
+  const bool plain = s_.tree.is_plain();
+  BlockPool::LruTaker lru(s_.pool, pool, group_byte);
+  for (; i < count; ++i) {
+    const BlockId victim = out[i] = lru.head();
+    look_ahead(pool, victim);
+    evict(victim, plain);
+    lru.take();
+  }
+}
+
+// At its maximum a namespace evicts its own blocks, so that its cache costs nobody else anything.
+void CachedBlocks::pop_share(uint32_t group, uint32_t ns, size_t count, BlockId* out) {
+  const uint32_t pool = s_.shape.groups[group].pool, cls = s_.class_of(ns);
+  const uint64_t payer = ns == kNoNamespace ? kNoPayer : s_.namespaces.id(ns),
+                 max = s_.quotas.share(cls, pool).max;
+  for (size_t i = 0; i < count; ++i) {
+    if (max != Quotas::kNoMaximum) keep_to_maximum(cls, pool, max - 1);
+    if (s_.pool.pop_free(pool, static_cast<uint8_t>(group), 1, &out[i]) == 0) {
+      out[i] = victim(pool, s_.quotas.evictable(cls, pool));
+      look_ahead(pool, out[i]);
+      evict(out[i]);
+      s_.pool.take(out[i], static_cast<uint8_t>(group));
+    }
+    s_.quotas.take(out[i], pool, cls, payer);
+  }
+}
+
+// Evicts cached blocks of a class until it has `most` blocks, or none is cached.
+void CachedBlocks::keep_to_maximum(uint32_t cls, uint32_t pool, uint64_t most) {
+  const Quotas::Share& share = s_.quotas.share(cls, pool);
+  const uint64_t own = uint64_t{1} << cls;
+  while (share.used() > most && share.cached != 0) {
+    const BlockId stale = stale_head(pool, own);
+    free_evicted(is_block(stale) ? stale : s_.pool.victim(pool, own));
+  }
+}
+
+bool CachedBlocks::evict_for_node(uint32_t ns) {
+  if (!s_.shape.has_hints()) return false;
+  constexpr size_t kMost = 256;  // victims
+  size_t evicted = 0;
+  for (uint32_t p = 0; p < s_.shape.num_pools; ++p) {
+    const uint64_t classes = s_.quotas.on() ? s_.quotas.evictable(s_.class_of(ns), p) : Shelves::kAllClasses;
+    while (evicted < kMost) {
+      if (s_.tree.has_room()) return true;
+      const BlockId leaves = victim(p, classes);
+      if (!is_block(leaves)) break;
+      free_evicted(leaves);
+      ++evicted;
+    }
+  }
+  return s_.tree.has_room();
+}
+
+// Evicts a victim of the pool with the most cached blocks, and what else is cached at its position, as far as
+// the namespace may. False if there is no victim.
+bool CachedBlocks::evict_position(uint32_t ns) {
+  const auto evictable = [&](uint32_t p) {
+    return s_.quotas.on() ? s_.quotas.evictable(s_.class_of(ns), p) : Shelves::kAllClasses;
+  };
+  BlockId leaves = kNoBlock;
+  uint64_t most = 0;
+  for (uint32_t p = 0; p < s_.shape.num_pools; ++p) {
+    const uint64_t cached = s_.pool.counts(p).lru;
+    if (cached <= most) continue;
+    if (const BlockId block = victim(p, evictable(p)); is_block(block)) leaves = block, most = cached;
+  }
+  if (!is_block(leaves)) return false;
+  const NodeId node = s_.pool[leaves].node;
+  const uint64_t cls = uint64_t{1} << s_.class_of(s_.tree[node].ns);
+  s_.tree.hold(node);
+  each(node, [&](BlockId id) {
+    if (id == leaves || s_.tree.stale(s_.tree[node]) || (evictable(s_.pool[id].pool) & cls) != 0)
+      free_evicted(id);
+  });
+  s_.tree.release(node);
+  return true;
+}
+
+// Frees a block of LRU that is not stale, which does not count as an eviction.
+void CachedBlocks::free(BlockId id) {
+  --s_.namespaces.cached(s_.tree[s_.pool[id].node].ns, s_.pool[id].pool);
+  if (s_.quotas.on()) s_.quotas.free_cached(id, s_.pool[id].pool);
+  s_.pool.remove(id);
+  detach(id);
+  s_.pool.push_free(id);
+}
+
+// What a reset left in LRU is not worth moving.
+void CachedBlocks::free_stale(uint32_t pool) {
+  for (uint32_t list = 0; list < s_.pool.shelves().num_lists(); ++list) {
+    for (BlockId id = s_.pool.lru_head(pool, list); !s_.pool.at_end(id) && s_.pool.counts(pool).stale != 0;) {
+      const BlockId next = s_.pool[id].next;
+      if (s_.tree.stale(s_.tree[s_.pool[id].node])) free_evicted(id);
+      id = next;
+    }
+  }
+}
+
+void CachedBlocks::pop_victims(uint32_t group, size_t count, BlockId* out) {
+  const uint32_t pool = s_.shape.groups[group].pool;
+  for (size_t i = 0; i < count; ++i) {
+    out[i] = victim(pool);
+    look_ahead(pool, out[i]);
+    evict(out[i]);
+    s_.pool.take(out[i], static_cast<uint8_t>(group));
+  }
+}
+
+// What a reset left behind is as good as free, however often it was used: it leaves before any block that a
+// hit can use, as far as it stands first in its list.
+BlockId CachedBlocks::victim(uint32_t pool, uint64_t classes) {
+  const BlockId stale = stale_head(pool, Shelves::kAllClasses);
+  return is_block(stale) ? stale : s_.pool.victim(pool, classes);
+}
+
+BlockId CachedBlocks::stale_head(uint32_t pool, uint64_t classes) {
+  if (!s_.pool.shelves().on() || s_.pool.counts(pool).stale == 0) return kNoBlock;
+  return s_.pool.shelves().find_head(pool, classes,
+                                     [&](BlockId id) { return s_.tree.stale(s_.tree[s_.pool[id].node]); });
+}
+
+Place CachedBlocks::place_of(NodeId node) const {
+  const uint32_t cls = s_.class_of(s_.tree[node].ns), level = level_of(node);
+  if (s_.pool.shelves().num_shelves() == 1) return {cls, level, 0};
+  return {cls, level,
+          s_.shape.policy->shelf(
+              {s_.tree.notes().uses().on() ? s_.tree.notes().uses().of(node) : 0, num_missing(node)})};
+}
+
+void CachedBlocks::shelve(BlockId id) { s_.pool.shelves().push(id, place_of(s_.pool[id].node)); }
+
+uint32_t CachedBlocks::num_missing(NodeId node) const {
+  const uint32_t resident = s_.tree[node].resident;
+  const uint32_t needed =
+      (resident & s_.shape.cross_groups) != 0 ? s_.shape.cross_groups : s_.shape.full_groups;
+  return static_cast<uint32_t>(__builtin_popcount(needed & ~resident));
+}
+
+void CachedBlocks::detach_and_sort(BlockId id) {
+  const NodeId node = s_.pool[id].node;
+  const uint32_t group = s_.pool[id].group;
+  s_.tree.detach(id);
+  if (s_.shape.policy->moves_fragments && s_.pool.shelves().num_shelves() != 1) find_fragments(node, group);
+}
+
+// A position lost a block of a group, perhaps its first one. What is cached there comes to another shelf.
+// Stale blocks stay where they are: free_stale() walks along the shelves.
+void CachedBlocks::find_fragments(NodeId node, uint32_t group) {
+  const uint32_t bit = 1u << group;
+  if (((s_.shape.full_groups | s_.shape.cross_groups) & bit) == 0) return;
+  if (!s_.tree.alive(node) || s_.tree.stale(s_.tree[node])) return;
+  if ((s_.tree[node].resident & bit) != 0 || num_missing(node) != 1) return;
+  each(node, [&](BlockId id) { s_.pool.shelves().reshelve(id, place_of(node)); });
+}
+
+void CachedBlocks::renew(NodeId node, uint32_t group) {
+  BlockId id = s_.tree.block_of(node, group);
+  if (is_block(id) && s_.pool[id].list != List::kLru) id = s_.tree.copies().idle(id);
+  if (!is_block(id)) return;
+  s_.pool[id].leaves_first = 0;
+  if (s_.pool.shelves().on()) [[unlikely]] {
+    s_.pool.shelves().renew(id, place_of(node));
+  } else {
+    s_.pool.remove(id);
+    s_.pool.push_lru(id);
+  }
+}
+
+}  // namespace kvc

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "manager/namespace_blocks.h"
+
+#include <kvcache/events.h>
+
+namespace kvc {
+
+kvc_status NamespaceBlocks::open_namespace(const kvc_namespace_config& config, uint64_t* id) {
+  uint32_t ns = 0;
+  KVC_TRY(s_.namespaces.open(config, &ns));
+  *id = s_.namespaces.id(ns);
+  return KVC_OK;
+}
+
+kvc_status NamespaceBlocks::find_namespace(uint64_t id, uint32_t* ns) const {
+  if (!s_.namespaces.is_open(id)) {
+    if (id == KVC_ALL_NAMESPACES) {
+      return fail(
+          KVC_ERROR_NOT_FOUND,
+          "the number of all namespaces is none of one: curves alone take it; another call resets all");
+    }
+    return fail(KVC_ERROR_NOT_FOUND, "no namespace %llu: it was closed, or is of another manager", ull(id));
+  }
+  *ns = id == 0 ? 0 : handle_index(id);
+  return KVC_OK;
+}
+
+kvc_status NamespaceBlocks::close_namespace(uint64_t id) {
+  uint32_t ns = 0;
+  if (id == 0) return invalid("namespace 0, the default one, cannot be closed");
+  KVC_TRY(find_namespace(id, &ns));
+  Namespace& entry = s_.namespaces[ns];
+  if (entry.opens > 1) {
+    --entry.opens;
+    return KVC_OK;
+  }
+  if (entry.users != 0) {
+    return fail(KVC_ERROR_BUSY,
+                "namespace %llu has %u requests, pins and registered prompts; free them first", ull(id),
+                entry.users);
+  }
+  forget(ns);
+  if (entry.quota != 0) shares_.end(ns);
+  announce_cleared(ns);
+  s_.namespaces.close(ns);
+  return KVC_OK;
+}
+
+kvc_status NamespaceBlocks::check_resets() const {
+  if (s_.namespaces.may_reset()) return KVC_OK;
+  return fail(KVC_ERROR_LIMIT,
+              "the manager has made %llu resets, the most that it can make; create another manager",
+              ull(NamespaceTable::kMaxResets));
+}
+
+kvc_status NamespaceBlocks::reset_namespace(uint64_t id, uint32_t* ns) {
+  KVC_TRY(check_resets());
+  KVC_TRY(find_namespace(id, ns));
+  forget(*ns);
+  ++s_.counters.epoch;
+  lineages_.end();
+  announce_cleared(*ns);
+  return KVC_OK;
+}
+
+kvc_status NamespaceBlocks::reset_all() {
+  KVC_TRY(check_resets());
+  for (size_t p = 0; p < s_.shape.num_pools; ++p) s_.pool.counts(p).stale = s_.pool.counts(p).lru;
+  s_.namespaces.reset_all();
+  s_.quotas.forget_all();
+  ++s_.counters.epoch;
+  lineages_.end();
+  announce_all_cleared();
+  return KVC_OK;
+}
+
+// What the namespace has in LRU counts as free from now on; blocks are detached when they are taken.
+void NamespaceBlocks::forget(uint32_t ns) {
+  for (uint32_t p = 0; p < s_.shape.num_pools; ++p) {
+    s_.pool.counts(p).stale += s_.namespaces.cached(ns, p);
+    if (s_.quotas.on()) s_.quotas.forget(s_.class_of(ns), p, s_.namespaces.cached(ns, p));
+  }
+  s_.namespaces.reset_one(ns);
+}
+
+void NamespaceBlocks::announce_cleared(uint32_t ns) {
+  if (s_.events.enabled())
+    s_.events.add(KVC_EVENT_NAMESPACE_CLEARED, s_.namespaces.epoch(ns), root_of(ns), 0, kNoBlock);
+}
+
+void NamespaceBlocks::announce_all_cleared() {
+  if (s_.events.enabled()) s_.events.add(KVC_EVENT_ALL_CLEARED, s_.namespaces.epoch(0), kNoNode, 0, kNoBlock);
+}
+
+kvc_status NamespaceBlocks::find_share(uint64_t namespace_id, uint32_t* ns) const {
+  if (!s_.quotas.on()) {
+    return fail(KVC_ERROR_UNSUPPORTED,
+                "max_quotas of this manager is 0; set it to the number of namespaces that have quotas");
+  }
+  return find_namespace(namespace_id, ns);
+}
+
+}  // namespace kvc

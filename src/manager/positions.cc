@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "manager/positions.h"
+
+#include <algorithm>
+
+namespace kvc {
+
+size_t Positions::publish(NodeId* cursor, const Publication& publication, size_t begin, size_t end) {
+  constexpr size_t kAhead = 8;
+  const auto& [first_key, first_token, extras, groups, ns, epoch, filled_by, checkpoint] = publication;
+  const PrefixTree::Bulk bulk(s_.tree, end - begin);
+  const auto follow = [this](NodeId* at, NodeId node) {
+    if (s_.shape.has_gaps())
+      move_cursor(at, node);  // it may get no block
+    else
+      *at = node;
+  };
+  size_t i = begin;
+  while (i < end) {
+    const uint64_t* keys = first_key + (i - begin);
+    const int32_t* tokens = first_token + (i - begin) * s_.shape.block_size;
+    if (s_.shape.has_gaps()) make_node_room(*cursor, *keys, tokens, extras.view(i), ns, epoch);
+    if (extras.empty() && filled_by == 0 && s_.shape.state_groups == 0) {
+      size_t run = end - i;
+      if (s_.shape.has_gaps()) {
+        const size_t most = std::min(run, std::max(spare_nodes(), size_t{1}));
+        for (run = 0; run < most && is_block(groups[0].blocks.data[i + run]);) ++run;
+      }
+      NodeId last = *cursor;
+      const size_t made =
+          run == 0 ? 0 : s_.tree.publish_chain(last, keys, tokens, groups[0].blocks.data + i, run, ns, epoch);
+      if (made != 0) {
+        follow(cursor, last);
+        i += made;
+        continue;
+      }
+    }
+    if (i + kAhead < end) {
+      s_.tree.table().prefetch_write(keys[kAhead]);
+      s_.pool.prefetch(groups[0].blocks.data[i + kAhead]);
+    }
+    const NodeId node = s_.tree.publish_position(*cursor, *keys, tokens, extras, i, ns, epoch);
+    if (!is_node(node)) break;
+    follow(cursor, node);
+    for (uint32_t g = 0; g < s_.shape.num_token_groups; ++g) {
+      const BlockId block = groups[g].blocks.data[i];
+      if (!is_block(block)) continue;
+      if (filled_by != 0) {
+        s_.pool.filling().begin(block, filled_by);
+      } else {
+        s_.pool.mark_written(s_.pool[block]);
+      }
+      const bool inside = i != checkpoint && (s_.shape.state_groups >> g & 1) != 0;
+      if (!inside) s_.tree.attach(node, g, block);
+    }
+    levels_.use(&node, 1);
+    ++i;
+  }
+  return i;
+}
+
+size_t Positions::spare_nodes() const {
+  constexpr size_t kReserve = 8;  // part of the nodes
+  const size_t free = s_.tree.free_nodes(), reserve = s_.shape.max_nodes / kReserve;
+  return free < reserve ? 0 : free - reserve;
+}
+
+void Positions::make_node_room(NodeId parent, uint64_t key, const int32_t* tokens, const ExtraView& extra,
+                               uint32_t ns, uint64_t epoch) {
+  constexpr size_t kReclaim = 16;  // dead chains
+  constexpr size_t kRounds = 16;   // for a group
+  if (spare_nodes() != 0 || is_node(s_.tree.find(parent, key, tokens, extra, epoch))) return;
+  size_t chains = kReclaim, rounds = kRounds * s_.shape.num_groups;
+  while (spare_nodes() == 0) {
+    if (is_node(s_.tree.first_orphan())) {  // what is dead comes first
+      if (chains-- == 0) return;
+      s_.tree.has_room();
+    } else if (rounds-- == 0 || !cached_.evict_position(ns)) {
+      return;
+    }
+  }
+}
+
+size_t Positions::room_for_positions(size_t wanted, NodeId kept) {
+  size_t room = s_.tree.free_nodes();
+  if (wanted <= room) return wanted;
+  s_.tree.hold(kept);  // it may be dead; the others that are dead and not reclaimed yet count
+  room += s_.tree.count_dead(wanted - room);
+  s_.tree.release(kept);
+  return room < wanted ? room : wanted;
+}
+
+void Positions::publish_external(const Prompt& prompt, uint32_t group, const int32_t* blocks,
+                                 size_t num_blocks, ExtraRecords& extras) {
+  NodeId cursor = root_of(prompt.ns);
+  for (size_t j = 0; j < num_blocks; ++j) {
+    const NodeId node =
+        s_.tree.publish_position(cursor, prompt.hashes[j], prompt.tokens + j * s_.shape.block_size, extras, j,
+                                 prompt.ns, prompt.epoch);
+    if (!is_node(node)) break;   // the caller has counted the nodes
+    move_cursor(&cursor, node);  // a position without a block would die when the next orphan is reclaimed
+    if (blocks[j] == -1) continue;
+    const BlockId id{blocks[j]};
+    Block& block = s_.pool[id];
+    if (block.node == node) continue;
+    if (is_node(block.node)) cached_.detach(id);  // of an epoch that is over
+    if (s_.zeroing.on()) s_.zeroing.overwrite(id, s_.namespaces.id(prompt.ns));
+    if (s_.quotas.on()) shares_.give(id, prompt.ns);
+    block.group = static_cast<uint8_t>(group);
+    s_.pool.mark_written(block);
+    s_.tree.attach(node, group, id);
+    levels_.use(&node, 1);
+  }
+  s_.tree.release(cursor);
+}
+
+NodeId Positions::carry_position(NodeId parent, uint64_t key, const int32_t* tokens, ExtraRecords& extras,
+                                 size_t position, uint32_t ns) {
+  const NodeId node =
+      s_.tree.publish_position(parent, key, tokens, extras, position, ns, s_.namespaces.epoch(ns));
+  if (is_node(node) && s_.tree[node].holds == 0) s_.tree.hold(node);
+  return node;
+}
+
+void Positions::note(NodeId node, uint32_t uses, uint32_t level, uint64_t until) {
+  Notes& notes = s_.tree.notes();
+  if (notes.retention().on()) notes.retention().set(node, level, until);
+  for (uint32_t i = 0; notes.uses().on() && i < uses && notes.uses().of(node) < uses; ++i) notes.use(node);
+}
+
+void Positions::carry_block(NodeId node, uint32_t group, BlockId block, uint32_t uses, uint32_t level,
+                            uint64_t until) {
+  s_.tree.attach(node, group, block);
+  note(node, uses, level, until);
+}
+
+void Positions::carry_external(NodeId node, uint32_t group, BlockId id, uint32_t uses, uint32_t level,
+                               uint64_t until) {
+  const uint32_t ns = s_.tree[node].ns;
+  Block& block = s_.pool[id];
+  if (s_.zeroing.on()) s_.zeroing.set_owner(id, s_.namespaces.id(ns));
+  if (s_.quotas.on()) shares_.give(id, ns);
+  block.group = static_cast<uint8_t>(group);
+  s_.pool.mark_written(block);
+  s_.tree.attach(node, group, id);
+  note(node, uses, level, until);
+}
+
+void Positions::end_positions() {
+  for (size_t i = 0; i < s_.tree.places().used(); ++i) {
+    const NodeId node{static_cast<int32_t>(i)};
+    if (s_.tree.alive(node) && s_.tree[node].holds != 0) s_.tree.release(node);
+  }
+}
+
+bool Positions::is_alone(const GroupTable* groups, size_t position) {
+  NodeId node = kNoNode;
+  for (uint32_t g = 0; g < s_.shape.num_token_groups; ++g) {
+    const BlockId id = groups[g].blocks.data[position];
+    if (is_block(id) && is_node(s_.pool[id].node)) node = s_.pool[id].node;
+  }
+  if (!is_node(node)) return true;  // nothing is published
+  if (s_.tree.stale(
+          s_.tree[node])) {  // nobody finds it; how long what waits in LRU stays there, others decide
+    for (uint32_t g = 0; g < s_.shape.num_token_groups; ++g) {
+      const BlockId id = groups[g].blocks.data[position];
+      if (is_block(id) && s_.pool[id].shared()) return false;
+    }
+    return true;
+  }
+  for (uint32_t g = 0; g < s_.shape.num_token_groups; ++g) {
+    const BlockId id = s_.tree.block_of(node, g);
+    if (!is_block(id)) continue;
+    if (id != groups[g].blocks.data[position] || s_.pool[id].shared() || s_.pool[id].next_copy != id)
+      return false;
+  }
+  return !s_.tree.has_children(node);
+}
+
+void Positions::make_private(const GroupTable* groups, size_t position) {
+  for (uint32_t g = 0; g < s_.shape.num_token_groups; ++g) {
+    const BlockId id = groups[g].blocks.data[position];
+    if (is_block(id) && is_node(s_.pool[id].node)) cached_.detach(id);
+  }
+}
+
+bool Positions::unpublish(BlockId id) {
+  const Block block = s_.pool.read(id);
+  if (!is_node(block.node) || s_.tree.stale(s_.tree[block.node])) return false;
+  if (block.list == List::kLru) {
+    cached_.free(id);
+  } else {
+    cached_.detach(id);
+  }
+  return true;
+}
+
+size_t Positions::drop_idle(NodeId node) {
+  size_t dropped = 0;
+  cached_.each(node, [&](BlockId id) {
+    cached_.free(id);
+    ++dropped;
+  });
+  return dropped;
+}
+
+size_t Positions::publish_cross(const Publication& publication, size_t positions) {
+  const auto& [keys, tokens, extras, groups, ns, epoch, filled_by, checkpoint] = publication;
+  NodeId node = root_of(ns);
+  for (size_t j = 0; j < positions; ++j) {
+    const NodeId parent = node;
+    if (s_.shape.has_gaps()) make_node_room(parent, keys[j], tokens, extras.view(j), ns, epoch);
+    do {
+      node = s_.tree.publish_position(parent, keys[j], tokens, extras, j, ns, epoch);
+    } while (!is_node(node) && s_.shape.has_hints() && cached_.evict_for_node(ns));
+    if (!is_node(node)) return j;
+    for (uint32_t g = s_.shape.num_token_groups; g < s_.shape.num_groups; ++g)
+      s_.tree.attach(node, g, groups[g].blocks.data[j]);
+    levels_.use(&node, 1);
+  }
+  return positions;
+}
+
+}  // namespace kvc

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// The prefix positions of blocks: blocks that become findable, and blocks that stop being so before they are
+// evicted. Under the manager's lock.
+#pragma once
+#include "manager/levels.h"
+#include "manager/shares.h"
+#include "request/request.h"
+
+namespace kvc {
+
+class Positions {
+ public:
+  Positions(BlockState& state, CachedBlocks& cached, Levels& levels, Shares& shares)
+      : s_(state), cached_(cached), levels_(levels), shares_(shares) {}
+
+  // What makes positions of one table findable. Keys and tokens begin at the first of them.
+  struct Publication {
+    const uint64_t* keys;
+    const int32_t* tokens;
+    ExtraRecords& extras;
+    const GroupTable* groups;
+    uint32_t ns;
+    uint64_t epoch;
+    uint64_t filled_by;  // a step in flight that will write the blocks; 0 = they are written
+    size_t checkpoint;   // the only position whose state may be found
+  };
+  // Publishes positions [begin, end) below *cursor, which moves along. Returns the first position that was
+  // not published: before `end` if all nodes are in use.
+  size_t publish(NodeId* cursor, const Publication& publication, size_t begin, size_t end);
+  // The same for the blocks of an encoder, all of whose positions have the same tokens. Returns how many
+  // positions are published.
+  size_t publish_cross(const Publication& publication, size_t positions);
+  // The same for externally held blocks of a group, from the root on; entries of -1 publish no block.
+  void publish_external(const Prompt& prompt, uint32_t group, const int32_t* blocks, size_t num_blocks,
+                        ExtraRecords& extras);
+  // Without full attention the end of a long chain keeps the nodes of all positions before it. So before a
+  // new position comes there, victims leave while few nodes are free: a bounded number, which is enough to
+  // evict all that nobody holds before the free nodes run out. Does nothing if the position is known.
+  void make_node_room(NodeId parent, uint64_t key, const int32_t* tokens, const ExtraView& extra, uint32_t ns,
+                      uint64_t epoch);
+  size_t spare_nodes() const;  // free ones beyond those that make_node_room() keeps
+  // Nodes that `wanted` new positions below `kept` can have: all of them, or fewer.
+  size_t room_for_positions(size_t wanted, NodeId kept);
+  // A cursor keeps its position alive.
+  void move_cursor(NodeId* cursor, NodeId to) {
+    s_.tree.hold(to);
+    s_.tree.release(*cursor);
+    *cursor = to;
+  }
+  // Whether a request alone can reach what is published at a position of its tables: it holds the only copy
+  // in each group, and no longer prefix is known.
+  bool is_alone(const GroupTable* groups, size_t position);
+  // Takes the blocks of a position of a request's tables from the tree.
+  void make_private(const GroupTable* groups, size_t position);
+  // Makes a published block private or free; false if it is not published.
+  bool unpublish(BlockId id);
+  // The usual publication, in a plain manager without curves: a request's next position, which has no extra
+  // keys and which nobody else knows; the chain covers it. False, and nothing has changed, if it is not that,
+  // or if no node is free.
+  bool publish_next(Request& request) {
+    NodeId last = request.cursor;
+    const size_t position = request.published;
+    if (!s_.tree.has_place() ||
+        s_.tree.publish_chain(last, &request.chain, request.token(request.published_tokens()),
+                              request.groups[0].blocks.data + position, 1, request.ns, request.epoch) == 0)
+      return false;
+    move_cursor(&request.cursor, last);
+    return true;
+  }
+  // Frees what nobody holds at a position; returns the number of blocks.
+  size_t drop_idle(NodeId node);
+  // Counts entries of an externally held block within one call, in its fence field: the end of the hold sets
+  // that anyway.
+  void begin_entries(BlockId id) { s_.pool[id].fence = 0; }
+  uint32_t count_entry(BlockId id) { return ++s_.pool[id].fence; }
+
+  // What comes from another manager, or from a checkpoint.
+
+  // Finds or makes a position and holds it until end_positions(); kNoNode if all nodes are in use.
+  NodeId carry_position(NodeId parent, uint64_t key, const int32_t* tokens, ExtraRecords& extras,
+                        size_t position, uint32_t ns);
+  void end_positions();
+  // Publishes a written block, held by a request, at a position. It has been used so often, and has the level
+  // until then (0 = no end), as far as this manager keeps such things.
+  void carry_block(NodeId node, uint32_t group, BlockId block, uint32_t uses, uint32_t level, uint64_t until);
+  // The same for one that is held externally, and gets its content.
+  void carry_external(NodeId node, uint32_t group, BlockId id, uint32_t uses, uint32_t level, uint64_t until);
+
+ private:
+  void note(NodeId node, uint32_t uses, uint32_t level, uint64_t until);
+
+  BlockState& s_;
+  CachedBlocks& cached_;
+  Levels& levels_;
+  Shares& shares_;
+};
+
+}  // namespace kvc

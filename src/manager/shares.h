@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// The shares of namespaces with quotas: how a quota begins and ends, and what is counted for it. What a
+// namespace may take is room.h, whose blocks leave for it cached_blocks.h. Under the manager's lock.
+#pragma once
+#include "manager/cached_blocks.h"
+
+namespace kvc {
+
+class Shares {
+ public:
+  Shares(BlockState& state, CachedBlocks& cached) : s_(state), cached_(cached) {}
+
+  uint32_t class_of(uint32_t ns) const { return s_.class_of(ns); }
+  // `admitted`: requests of the namespace that hold blocks.
+  kvc_status set_quota(uint32_t ns, uint32_t pool, uint64_t min, uint64_t max, uint64_t admitted);
+  // The namespace has a quota no more.
+  void end(uint32_t ns);
+  // A namespace has a quota in a pool, whatever is held; the caller has checked its numbers.
+  void carry_quota(uint32_t ns, uint32_t cls, uint32_t pool, uint64_t min, uint64_t max);
+  // What it has above its maximum, once blocks have come to it, is evicted as far as nobody holds it.
+  void keep_to_quota(uint32_t cls, uint32_t pool) {
+    if (const uint64_t max = s_.quotas.share(cls, pool).max; max != Quotas::kNoMaximum)
+      cached_.keep_to_maximum(cls, pool, max);
+  }
+  // Whether externally held blocks may be published in a namespace: they count for it then. And one was.
+  kvc_status check_publication(uint32_t ns, const int32_t* blocks, size_t num_blocks) const;
+  [[gnu::noinline]] void give(BlockId id, uint32_t ns);
+
+  // Admitted requests that the watermark of a namespace's admission looks at: `all`, or those of its class.
+  uint64_t num_admitted(uint32_t ns, uint64_t all) const {
+    return s_.quotas.on() ? s_.quotas.tenant(class_of(ns)).admitted : all;
+  }
+  void count_admitted(uint32_t ns, uint64_t change) {
+    if (s_.quotas.on()) [[unlikely]]
+      s_.quotas.tenant(class_of(ns)).admitted += change;
+  }
+  void count_hits(uint32_t ns, uint64_t queries, uint64_t hits) {
+    if (!s_.quotas.on()) return;
+    Quotas::Tenant& tenant = s_.quotas.tenant(class_of(ns));
+    tenant.block_queries += queries;
+    tenant.block_hits += hits;
+  }
+
+ private:
+  void begin(uint32_t ns, uint32_t cls, uint64_t admitted);
+
+  BlockState& s_;
+  CachedBlocks& cached_;
+};
+
+}  // namespace kvc
