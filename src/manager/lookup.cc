@@ -9,6 +9,7 @@ kvc_status check_tokens(const int32_t* tokens, size_t num_tokens, uint32_t vocab
   const int32_t limit =
       vocab_size == 0 || vocab_size > INT32_MAX ? INT32_MAX : static_cast<int32_t>(vocab_size - 1);
   uint32_t bad = 0;  // top bit set if a token is negative or above the limit: vectorizes
+#pragma GCC unroll 4
   for (size_t i = 0; i < num_tokens; ++i) {
     const auto token = static_cast<uint32_t>(tokens[i]);
     bad |= token | (static_cast<uint32_t>(limit) - token);
