@@ -359,7 +359,7 @@ class Checker {
       KVC_CHECK(alive <= tree_.num_places(), "the orphans go in circles");
     }
     KVC_CHECK(tree_.retention().deadlines().intact(), "the deadlines of hints are broken");
-    KVC_CHECK(!tree_.counts_uses() || tree_.uses().intact(), "the uses of evicted positions are broken");
+    KVC_CHECK(tree_.uses().intact(), "the uses of evicted positions are broken");
     KVC_CHECK(alive == s_.counters.nodes_used, "%zu nodes are in use, %llu counted", alive,
               ull(s_.counters.nodes_used));
     KVC_CHECK(tree_.places_intact(), "the places of unused nodes are broken");

@@ -19,9 +19,9 @@ BARE = re.compile(r"(?<!for )[(,]\s*(?:const )?uint32_t (ns|group|pool|cls)\b(?=
 LIMITS = [
     ("classes of more than 60 methods", 6, 0),
     ("methods of the largest class", 160, METHODS),
-    ("functions of more than 60 lines", 6, 0),
+    ("functions of more than 60 lines", 5, 0),
     ("lines of the longest function", 74, LINES),
-    ("conditions on features in src/manager", 87, 30),
+    ("conditions on features in src/manager", 85, 30),
     ("parameters `uint32_t ns`, `group`, `pool`, `cls`", 318, 0),
 ]
 
