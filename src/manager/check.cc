@@ -361,8 +361,7 @@ class Checker {
       KVC_CHECK(alive <= tree_.places().used(), "the orphans go in circles");
     }
     KVC_CHECK(tree_.notes().retention().deadlines().intact(), "the deadlines of hints are broken");
-    KVC_CHECK(!tree_.notes().uses().on() || tree_.notes().uses().intact(),
-              "the uses of evicted positions are broken");
+    KVC_CHECK(tree_.notes().uses().intact(), "the uses of evicted positions are broken");
     KVC_CHECK(alive == s_.counters.nodes_used, "%zu nodes are in use, %llu counted", alive,
               ull(s_.counters.nodes_used));
     KVC_CHECK(tree_.places().intact(s_.counters.nodes_used), "the places of unused nodes are broken");

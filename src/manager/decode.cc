@@ -15,6 +15,36 @@ bool has_usual_arrays(const Shape& shape, const kvc_step& step) {
          step.block_tables != nullptr && step.slots != nullptr && step.num_blocks != nullptr;
 }
 
+// The arrays of a step, from the item `begin` on. Copies: what is written cannot change them.
+struct Slice {
+  Slice(const kvc_step& step, size_t begin)
+      : requests(from(step.requests, begin)),
+        committed(from(step.committed, begin)),
+        offsets(from(step.extend_offsets, begin)),
+        rows(from(step.rows, begin)),
+        num_blocks(from(step.num_blocks, begin)),
+        tokens(step.extend_tokens),
+        slots(step.slots) {}
+  template <typename T>
+  static T* from(T* array, size_t begin) {
+    return array == nullptr ? nullptr : array + begin;
+  }
+
+  const uint64_t *const requests, *const committed, *const offsets;
+  const int32_t* const rows;
+  uint64_t* const num_blocks;
+  const int32_t* const tokens;  // whole, by offset
+  int64_t* const slots;
+};
+
+// All are looked up first: this is what waits for memory, and here no item waits for another one.
+inline void look_up(RequestTable::Records records, const uint64_t* ids, size_t count, Request** found) {
+  for (size_t i = 0; i < count; ++i) {
+    found[i] = records.find(ids[i]);
+    if (found[i] != nullptr) __builtin_prefetch(found[i]->next_token, 1);
+  }
+}
+
 }  // namespace
 
 // Whether the two below may be tried for its items.
@@ -24,15 +54,15 @@ bool Stepper::is_usual(const StepPlan& plan) const {
 
 // Commits an item whose request has an open lane. False: nothing has changed, and commit_item() does it.
 bool Stepper::commit_usual(const StepPlan& plan, size_t i) const {
-  Request* const request = view_.peek(plan.step.requests[i]);
-  return request != nullptr && view_.commit_usual(*request, plan.step.committed[i]);
+  Request* const request = requests_.peek(plan.step.requests[i]);
+  return request != nullptr && requests_.commit_usual(*request, plan.step.committed[i]);
 }
 
 // Extends a committed item by one token, with a block if need be. False: nothing has changed, and
 // extend_item() does it.
 bool Stepper::extend_usual(StepPlan& plan, size_t i) {
   kvc_step& step = plan.step;
-  Request* const request = view_.peek(step.requests[i]);
+  Request* const request = requests_.peek(step.requests[i]);
   const uint64_t offset = step.extend_offsets[i];
   const int32_t row = step.rows[i];
   if (request == nullptr || step.extend_offsets[i + 1] - offset != 1 ||
@@ -43,7 +73,7 @@ bool Stepper::extend_usual(StepPlan& plan, size_t i) {
               : !rows_.owns(*request, row) || !request->groups[0].in_sync(positions) ||
                     positions >= step.row_stride)
     return false;
-  const int64_t slot = view_.append_usual(*request, step.extend_tokens[offset]);
+  const int64_t slot = requests_.append_usual(*request, step.extend_tokens[offset]);
   if (slot < 0) return false;
   step.slots[offset] = slot;
   step.num_blocks[i] = request->positions;
@@ -55,12 +85,13 @@ bool Stepper::extend_usual(StepPlan& plan, size_t i) {
 void Stepper::prefetch_items(const StepPlan& plan, size_t begin, uint64_t left) {
   const auto for_each = [&](auto&& function) {
     for (uint64_t rest = left; rest != 0; rest &= rest - 1) {
-      Request* request = view_.peek(plan.step.requests[begin + static_cast<size_t>(__builtin_ctzll(rest))]);
+      Request* request =
+          requests_.peek(plan.step.requests[begin + static_cast<size_t>(__builtin_ctzll(rest))]);
       if (request != nullptr && request->admitted) function(*request);
     }
   };
-  for_each([&](const Request& request) { view_.prefetch_growth(request); });
-  for_each([&](Request& request) { view_.prefetch_publication(request); });
+  for_each([&](const Request& request) { requests_.prefetch_growth(request); });
+  for_each([&](Request& request) { requests_.publications().prefetch(request); });
 }
 
 // Commits and extends the items of [begin, end) that stay inside a block, and returns a bit for each of the
@@ -71,18 +102,8 @@ uint64_t Stepper::decode_items(const StepPlan& plan, uint64_t step_id, size_t be
                                kvc_status* status) {
   uint64_t left = 0;
   const kvc_step& step = plan.step;
-  // Copies: what is written below cannot change them. The arrays begin with the slice's first item.
-  const RequestTable::Records records = view_.records();
   const TableRows::Owners owners = rows_.owners();
-  const size_t count = end - begin;
-  const auto slice = [begin](auto* array) { return array == nullptr ? nullptr : array + begin; };
-  const uint64_t* const requests = slice(step.requests);
-  const uint64_t* const commits = slice(step.committed);
-  const uint64_t* const offsets = slice(step.extend_offsets);
-  const int32_t* const tokens = step.extend_tokens;
-  const int32_t* const rows = slice(step.rows);
-  int64_t* const slots = step.slots;
-  uint64_t* const num_blocks = slice(step.num_blocks);
+  const Slice of(step, begin);
   const size_t num_items = plan.num_items(), row_stride = step.row_stride;
   const uint32_t num_groups = kUsual ? 1 : shape_.num_groups;
   const uint32_t num_token_groups = kUsual ? 1 : shape_.num_token_groups;
@@ -93,48 +114,44 @@ uint64_t Stepper::decode_items(const StepPlan& plan, uint64_t step_id, size_t be
                        (num_groups == num_token_groups || request.cross_positions <= row_stride));
   };
 
-  // All are looked up first: this is what waits for memory, and here no item waits for another one.
   Request* found[kSlice];
-  for (size_t i = 0; i < count; ++i) {
-    found[i] = records.find(requests[i]);
-    if (found[i] != nullptr) __builtin_prefetch(found[i]->next_token, 1);
-  }
-  for (size_t i = 0; i < count; ++i) {
+  look_up(requests_.records(), of.requests, end - begin, found);
+  for (size_t i = 0; i < end - begin; ++i) {
     if (found[i] == nullptr) [[unlikely]] {
       left |= uint64_t{1} << i;
       continue;
     }
     Request& request = *found[i];
-    const uint64_t offset = offsets[i];
-    const uint64_t committed = kUsual || commits != nullptr ? commits[i] : request.committed;
+    const uint64_t offset = of.offsets[i];
+    const uint64_t committed = kUsual || of.committed != nullptr ? of.committed[i] : request.committed;
     const bool stays_inside =
-        request.stepped != step_id && offsets[i + 1] - offset == 1 && request.lane_takes_token() &&
-        static_cast<uint32_t>(tokens[offset]) <= last_token && request.lane_allows(committed) &&
+        request.stepped != step_id && of.offsets[i + 1] - offset == 1 && request.lane_takes_token() &&
+        static_cast<uint32_t>(of.tokens[offset]) <= last_token && request.lane_allows(committed) &&
         (!has_rows ||
-         row_stays(request, kUsual || rows != nullptr ? rows[i] : static_cast<int32_t>(begin + i)));
+         row_stays(request, kUsual || of.rows != nullptr ? of.rows[i] : static_cast<int32_t>(begin + i)));
     if (!stays_inside) [[unlikely]] {
       left |= uint64_t{1} << i;
       if (request.stepped == step_id) status[begin + i] = kRepeated;
       request.stepped = step_id;
-      view_.table().prefetch_growth(request);
+      requests_.table().prefetch_growth(request);
       continue;
     }
     request.stepped = step_id;
     const uint32_t token = request.known;
-    view_.lane_commit(request, committed);
-    request.lane_append(tokens[offset]);
-    if (kUsual || slots != nullptr) {
+    requests_.lane_commit(request, committed);
+    request.lane_append(of.tokens[offset]);
+    if (kUsual || of.slots != nullptr) {
       if (num_groups == 1) {
-        slots[offset] = request.slot_base + token;
+        of.slots[offset] = request.slot_base + token;
       } else {
         rows_.write_slots(plan, begin + i, &request, token, 1);
       }
     }
     if (kUsual) {
-      num_blocks[i] = request.positions;
-    } else if (num_blocks != nullptr) {
+      of.num_blocks[i] = request.positions;
+    } else if (of.num_blocks != nullptr) {
       for (size_t g = 0; g < num_groups; ++g)
-        num_blocks[g * num_items + i] = g < num_token_groups ? request.positions : request.cross_positions;
+        of.num_blocks[g * num_items + i] = g < num_token_groups ? request.positions : request.cross_positions;
     }
   }
   if (left != 0) prefetch_items(plan, begin, left);

@@ -115,12 +115,10 @@ uint64_t StateReader::digest() const {
   DigestHash out;
   for (size_t p = 0; p < shape.num_pools; ++p) add_pool(*this, p, out);
   for (uint32_t ns = 0; ns < namespaces().size(); ++ns) add_namespace(*this, ns, out);
-  if (tree().notes().uses().on()) {
-    tree().notes().uses().each_remembered([&](uint32_t tag, uint32_t uses) {
-      out.add(uses);
-      if (uses != 0) out.add(tag);
-    });
-  }
+  tree().notes().uses().each_remembered([&](uint32_t tag, uint32_t uses) {
+    out.add(uses);
+    if (uses != 0) out.add(tag);
+  });
   each_request([&](size_t i, const Request& request) {
     if (request.building) return;
     out.add(i);

@@ -32,7 +32,7 @@ Manager::Manager(const Shape& shape, const Env& env)
       requests_(shape_, blocks_, matcher_, prompts_, rows_, hash_, arena_, counters_),
       monitor_(mutex_, counters_, events_, blocks_, requests_, memory_, sizeof(Manager)),
       external_(shape_, blocks_, matcher_, arena_),
-      stepper_(shape_, view(), rows_, memory_) {}
+      stepper_(shape_, monitor_, blocks_, requests_, rows_, memory_) {}
 
 kvc_status Manager::create(const Shape& shape, const Env& env, Manager** out) {
   void* place = env.allocate(env.allocator_data, sizeof(Manager), alignof(Manager));
@@ -195,7 +195,7 @@ kvc_status Manager::admit_batch(const uint64_t* ids, size_t count, uint64_t* cac
   FirstError failure;
   const Guard lock(monitor_);
   const SchedulerView scheduler = view();
-  Batch batch = scheduler.batch();
+  Batch batch(requests_.admissions());
   kvc_status first = KVC_OK;
   uint64_t refused = 0;  // shares that one of them had no space in
   for (size_t i = 0; i < count; ++i) {

@@ -6,7 +6,8 @@
 //   Requests       requests.h        creates, extends, commits, truncates, forks, preempts, frees
 //   Admissions, Publications, Returns, Features   parts of Requests, a header each
 //   TableRows      table_rows.h      the rows of block tables that steps keep up to date
-//   Stepper, Batch stepper.h         carry out many of these; see the manager through SchedulerView
+//   SchedulerView  scheduler_view.h  creates and admits requests, and takes the lock for it
+//   Stepper, Batch stepper.h         carry out many of these
 //   Pins, ExternalBlocks             what is held without a request
 //   Prompts          prompts.h       prompts by name, with their pins
 //   StateReader    state_reader.h    reports, check and digest

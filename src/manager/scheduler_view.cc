@@ -8,7 +8,7 @@ kvc_status SchedulerView::create(const TokenSpan& prompt, const kvc_request_conf
                                  CopyList* copies) const {
   Request* request = nullptr;
   KVC_TRY(build(prompt, config, &request));
-  const Guard guard = lock();
+  const Guard guard(monitor_);
   if (admit_now) {
     if (const kvc_status status = requests_.admissions().admit(*request, max_positions, step_id, copies);
         status != KVC_OK) {
@@ -17,7 +17,7 @@ kvc_status SchedulerView::create(const TokenSpan& prompt, const kvc_request_conf
     }
   }
   requests_.publish(*request);
-  if (admit_now) enqueue(*request, step_id);
+  if (admit_now) requests_.enqueue(*request, step_id);
   *id = request->id;
   if (num_cached != nullptr) *num_cached = request->num_cached;
   return KVC_OK;
@@ -32,7 +32,7 @@ kvc_status SchedulerView::build(const TokenSpan& prompt, const kvc_request_confi
   }
   const kvc_status status = requests_.fill(**request, prompt);  // long
   if (status == KVC_OK) return KVC_OK;
-  const Guard guard = lock();
+  const Guard guard(monitor_);
   requests_.discard(**request);
   return status;
 }
@@ -48,9 +48,9 @@ uint32_t SchedulerView::class_of(uint64_t waiting, uint64_t namespace_id) const 
 
 kvc_status SchedulerView::admit(uint64_t id, uint64_t* num_cached, size_t max_positions, uint64_t step_id,
                                 CopyList* copies, uint64_t slots) const {
-  const Guard guard = lock();
+  const Guard guard(monitor_);
   Request* request = nullptr;
-  KVC_TRY(find(id, false, &request));
+  KVC_TRY(requests_.find(id, false, &request));
   if (request->admitted) return Requests::already_admitted(id);
   const uint32_t own_slots = request->slots;
   if (slots != 0) request->slots = static_cast<uint32_t>(slots);
@@ -59,7 +59,7 @@ kvc_status SchedulerView::admit(uint64_t id, uint64_t* num_cached, size_t max_po
     request->slots = own_slots;
     return status;
   }
-  enqueue(*request, step_id);
+  requests_.enqueue(*request, step_id);
   if (num_cached != nullptr) *num_cached = request->num_cached;
   return KVC_OK;
 }

@@ -24,7 +24,7 @@ kvc_status Stepper::retire(uint64_t step_id) {
   if (step_id > assigned_) {
     return invalid("step %llu was not issued; the newest is %llu", ull(step_id), ull(assigned_));
   }
-  view_.retire(step_id);
+  blocks_.retire(step_id);
   return KVC_OK;
 }
 
@@ -37,8 +37,8 @@ inline uint64_t Stepper::begin(StepPlan& plan, CopyList& copies) {
   step.shortage_blocks = 0;
   step.num_slots =
       step.extend_offsets == nullptr ? 0 : static_cast<size_t>(step.extend_offsets[step.num_requests]);
-  if (step.now_ns != 0) view_.pass_time(step.now_ns);
-  view_.retire(step.retired_step);
+  if (step.now_ns != 0) blocks_.levels().pass_time(step.now_ns);
+  blocks_.retire(step.retired_step);
   close_lanes(step.frees, step.num_frees);  // so that decode() leaves them to their phase
   close_lanes(step.preempts, step.num_preempts);
   close_lanes(step.truncates, step.num_truncates);
@@ -63,7 +63,7 @@ kvc_status Stepper::step(StepPlan& plan) {
   FirstError failure;
   CopyList copies{step.copies};
   {
-    Guard lock = view_.lock();
+    Guard lock(monitor_);
     KVC_TRY(check(plan));
     const uint64_t id = begin(plan, copies);
     const bool usual = is_usual(plan);
@@ -85,7 +85,7 @@ kvc_status Stepper::step(StepPlan& plan) {
     admit_item(plan, i, &refused, copies);
     if (plan.admission_status()[i] != KVC_OK) failure.note("admissions", i);
   }
-  const Guard lock = view_.lock();
+  const Guard lock(monitor_);
   end(plan, copies);
   return KVC_OK;
 }
@@ -132,13 +132,14 @@ inline void Stepper::shrink_items(const StepPlan& plan, Pauses& pauses, FirstErr
   };
   const auto with = [&](uint64_t id, auto&& call) -> kvc_status {
     Request* request = nullptr;
-    KVC_TRY(view_.find(id, false, &request));
+    KVC_TRY(requests_.find(id, false, &request));
     return call(*request);
   };
-  each("frees", step.num_frees,
-       [&](size_t i) { return with(step.frees[i], [&](Request& request) { return view_.end(request); }); });
+  each("frees", step.num_frees, [&](size_t i) {
+    return with(step.frees[i], [&](Request& request) { return requests_.end(request); });
+  });
   each("preempts", step.num_preempts, [&](size_t i) {
-    return with(step.preempts[i], [&](Request& request) { return view_.preempt(request); });
+    return with(step.preempts[i], [&](Request& request) { return requests_.preempt(request); });
   });
   each("truncates", step.num_truncates, [&](size_t i) { return truncate_item(plan, i); });
 }
@@ -166,7 +167,8 @@ void Stepper::end(StepPlan& plan, CopyList& copies) {
   while (*link != &copies) link = &(*link)->next;
   *link = copies.next;
   plan.step.num_copies = copies.count;
-  view_.issue(plan.step.step_id, copies);
+  blocks_.issue(plan.step.step_id);  // what is released waits for it, the sources of its copies first
+  requests_.copies().release_sources(copies);
 }
 
 // Marks the items of [begin, end) whose request an earlier item of the step names, as decode() does, and
@@ -174,7 +176,7 @@ void Stepper::end(StepPlan& plan, CopyList& copies) {
 uint64_t Stepper::find_repeated(const StepPlan& plan, uint64_t step_id, size_t begin, size_t end,
                                 kvc_status* status) {
   for (size_t i = begin; i < end; ++i) {
-    Request* request = view_.peek(plan.step.requests[i]);
+    Request* request = requests_.peek(plan.step.requests[i]);
     if (request == nullptr) continue;
     if (request->stepped == step_id) status[i] = kRepeated;
     request->stepped = step_id;
@@ -186,7 +188,7 @@ uint64_t Stepper::find_repeated(const StepPlan& plan, uint64_t step_id, size_t b
 void Stepper::commit_item(const StepPlan& plan, size_t i, kvc_status& status) {
   const kvc_step& step = plan.step;
   Request* request = nullptr;
-  status = view_.find(step.requests[i], true, &request);
+  status = requests_.find(step.requests[i], true, &request);
   if (status != KVC_OK) return;
   const uint32_t known = request->known;
   if (const size_t count = plan.commit_tokens(i); count != 0) {
@@ -196,34 +198,34 @@ void Stepper::commit_item(const StepPlan& plan, size_t i, kvc_status& status) {
                            step.commit_tokens, step.commit_offsets[i], step.commit_offsets[i + 1],
                            ", or switch commit_offsets off (NULL) if commits bring no ids");
     }
-    if (status == KVC_OK) status = view_.learn(*request, tokens, count);
+    if (status == KVC_OK) status = requests_.learn(*request, tokens, count);
     if (status != KVC_OK) return;
   }
   if (step.committed == nullptr) return;
-  status = view_.commit(*request, step.committed[i]);
+  status = requests_.commit(*request, step.committed[i], step.committed[i]);
   if (status != KVC_OK) request->unlearn(known);
 }
 
 kvc_status Stepper::truncate_item(const StepPlan& plan, size_t i) {
   Request* request = nullptr;
-  KVC_TRY(view_.find(plan.step.truncates[i], false, &request));
+  KVC_TRY(requests_.find(plan.step.truncates[i], false, &request));
   const uint64_t length = plan.step.truncate_lengths[i];
   if (length == kUnsetCount) {
     return invalid("truncate_lengths[%zu] is not set: set the number of tokens to keep, 0 to %u", i,
                    request->known);
   }
-  return view_.truncate(*request, length);
+  return requests_.truncate(*request, length);
 }
 
 void Stepper::close_lanes(const uint64_t* ids, size_t count) {
   for (size_t i = 0; i < count; ++i) {
-    if (Request* request = view_.peek(ids[i]); request != nullptr) request->close_lane();
+    if (Request* request = requests_.peek(ids[i]); request != nullptr) request->close_lane();
   }
 }
 
 void Stepper::extend_item(StepPlan& plan, size_t i, kvc_status& status, CopyList& copies) {
   const kvc_step& step = plan.step;
-  Request* request = view_.peek(step.requests[i]);
+  Request* request = requests_.peek(step.requests[i]);
   if (request != nullptr && !request->admitted) request = nullptr;  // perhaps by this step, after its commit
   if (status == kRepeated) {
     status = invalid("an earlier item names request %llu too; name each request once in a step",
@@ -234,25 +236,28 @@ void Stepper::extend_item(StepPlan& plan, size_t i, kvc_status& status, CopyList
   uint64_t first = 0;
   if (status == KVC_OK && count != 0) {
     if (request == nullptr) {
-      status = view_.find(step.requests[i], true, &request);
+      status = requests_.find(step.requests[i], true, &request);
     } else {
       const int32_t* tokens =
           step.extend_tokens == nullptr ? nullptr : step.extend_tokens + step.extend_offsets[i];
       first = tokens != nullptr ? request->known : request->capacity;
       const uint32_t capacity = request->capacity;
       status = extend_request(plan, i, *request, tokens, first, count, copies);
-      if (status == KVC_OK) view_.enqueue_extension(*request, capacity, step.step_id);
+      if (status == KVC_OK) {
+        requests_.features().each([&](auto& feature) { feature.extended(*request, capacity); });
+        requests_.enqueue(*request, step.step_id);
+      }
     }
   }
   if (step.slots != nullptr && count != 0)
     rows_.write_slots(plan, i, status == KVC_OK ? request : nullptr, first, count);
   if (step.num_blocks != nullptr || step.block_tables != nullptr) rows_.show(plan, i, request);
-  if (request != nullptr) view_.open_lane(*request);
+  if (request != nullptr) requests_.open_lane(*request);
 }
 
 kvc_status Stepper::extend_request(const StepPlan& plan, size_t i, Request& request, const int32_t* tokens,
                                    uint64_t first, uint64_t count, CopyList& copies) {
-  uint64_t end = tokens == nullptr ? first + count : view_.capacity_for(request, first + count);
+  uint64_t end = tokens == nullptr ? first + count : requests_.capacity_for(request, first + count);
   if (end > shape_.max_request_tokens) end = shape_.max_request_tokens;  // else refused below
   if (plan.writes_row(i) && request.cross_positions > plan.step.row_stride) {
     return fail(KVC_ERROR_BUFFER_TOO_SMALL, "the encoder's %u blocks need more than row_stride, %zu",
@@ -262,9 +267,9 @@ kvc_status Stepper::extend_request(const StepPlan& plan, size_t i, Request& requ
     return fail(KVC_ERROR_BUFFER_TOO_SMALL, "%llu tokens need more than row_stride, %zu blocks", ull(end),
                 plan.step.row_stride);
   }
-  if (tokens == nullptr) return view_.extend(request, first + count, copies);
+  if (tokens == nullptr) return requests_.extend(request, first + count, &copies);
   const kvc_step& step = plan.step;
-  return refused_ids(view_.append(request, tokens, static_cast<size_t>(count), copies), "extend_tokens",
+  return refused_ids(requests_.append(request, tokens, static_cast<size_t>(count), &copies), "extend_tokens",
                      step.extend_tokens, step.extend_offsets[i], step.extend_offsets[i + 1],
                      ", or switch extend_tokens off (NULL) to extend by slots alone");
 }
@@ -279,7 +284,7 @@ kvc_status Stepper::explain_tokens(const StepPlan& plan, size_t i, kvc_status st
 void Stepper::count_refusal(StepPlan& plan, kvc_status status, uint64_t share, uint64_t* refused) const {
   kvc_step& step = plan.step;
   const bool no_space = lacks_space(status);
-  if (no_space && *refused == 0) step.shortage_blocks = view_.last_shortage();
+  if (no_space && *refused == 0) step.shortage_blocks = Room::last_shortage();
   if (no_space) *refused |= share;
   step.num_refused += no_space || status == KVC_ERROR_SKIPPED || status == KVC_ERROR_BUFFER_TOO_SMALL ||
                       status == KVC_ERROR_FILLING || status == KVC_ERROR_NEVER_FITS;
@@ -305,8 +310,8 @@ void Stepper::admit_item(StepPlan& plan, size_t i, uint64_t* refused, CopyList& 
   count_refusal(plan, status, share, refused);
   step.admitted[i] = status == KVC_OK ? id : 0;
   step.cached[i] = status == KVC_OK ? cached : 0;
-  const std::lock_guard lock(view_.mutex());
-  rows_.show(plan, item, status == KVC_OK ? view_.peek(id) : nullptr);
+  const std::lock_guard lock(monitor_.mutex());
+  rows_.show(plan, item, status == KVC_OK ? requests_.peek(id) : nullptr);
 }
 
 // A new request has no id while nobody else knows it: its index, from 1 on, stands in `admitted`.
@@ -317,7 +322,7 @@ kvc_status Stepper::build_item(StepPlan& plan, size_t i) {
   Request* request = nullptr;
   if (const kvc_status status = view_.build(plan.prompt(i), plan.config(i), &request); status != KVC_OK)
     return explain_tokens(plan, i, status);
-  step.admitted[i] = uint64_t{view_.table().index_of(*request)} + 1;
+  step.admitted[i] = uint64_t{requests_.table().index_of(*request)} + 1;
   return KVC_OK;
 }
 
@@ -325,11 +330,11 @@ kvc_status Stepper::plan_item(StepPlan& plan, size_t i, Batch& batch) const {
   kvc_step& step = plan.step;
   const size_t item = step.num_requests + i;
   const size_t room = plan.writes_row(item) ? step.row_stride : SIZE_MAX;
-  if (step.admitted[i] != 0) return batch.plan(view_.record(step.admitted[i] - 1), 0, room, step.step_id);
+  if (step.admitted[i] != 0) return batch.plan(requests_.record(step.admitted[i] - 1), 0, room, step.step_id);
   Request* request = nullptr;
-  KVC_TRY(view_.find(step.admit_requests[i], false, &request));
+  KVC_TRY(requests_.find(step.admit_requests[i], false, &request));
   KVC_TRY(batch.plan(*request, plan.admit_slots(i), room, step.step_id));
-  step.admitted[i] = uint64_t{view_.table().index_of(*request)} + 1;
+  step.admitted[i] = uint64_t{requests_.table().index_of(*request)} + 1;
   return KVC_OK;
 }
 
@@ -344,9 +349,9 @@ void Stepper::admit_all(StepPlan& plan, CopyList& copies, FirstError& failure) {
   for (size_t i = 0; i < count; ++i) {
     if ((status[i] = build_item(plan, i)) != KVC_OK) failure.note("admissions", i);
   }
-  const Guard lock = view_.lock();
+  const Guard lock(monitor_);
   {
-    Batch batch = view_.batch();
+    Batch batch(requests_.admissions());
     for (size_t i = 0; i < count; ++i) {
       if (status[i] == KVC_OK) {
         const uint64_t share = view_.locked_share_of(is_new(i) ? 0 : step.admit_requests[i],
@@ -369,14 +374,14 @@ void Stepper::admit_all(StepPlan& plan, CopyList& copies, FirstError& failure) {
     }
   }
   for (size_t i = 0; i < count && all; ++i) {
-    Request& request = view_.record(step.admitted[i] - 1);
-    if (is_new(i)) view_.publish(request);
-    view_.enqueue(request, step.step_id);
+    Request& request = requests_.record(step.admitted[i] - 1);
+    if (is_new(i)) requests_.publish(request);
+    requests_.enqueue(request, step.step_id);
     step.admitted[i] = request.id;
     step.cached[i] = request.num_cached;
   }
   for (size_t i = count; i-- > 0 && !all;) {
-    if (is_new(i) && step.admitted[i] != 0) view_.discard(view_.record(step.admitted[i] - 1));
+    if (is_new(i) && step.admitted[i] != 0) requests_.discard(requests_.record(step.admitted[i] - 1));
     step.admitted[i] = 0;
   }
   for (size_t i = 0; i < count; ++i) {
@@ -384,7 +389,7 @@ void Stepper::admit_all(StepPlan& plan, CopyList& copies, FirstError& failure) {
       status[i] = KVC_ERROR_SKIPPED;
       ++step.num_refused;
     }
-    rows_.show(plan, step.num_requests + i, all ? view_.peek(step.admitted[i]) : nullptr);
+    rows_.show(plan, step.num_requests + i, all ? requests_.peek(step.admitted[i]) : nullptr);
   }
   end(plan, copies);
 }

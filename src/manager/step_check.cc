@@ -18,14 +18,14 @@ void Stepper::mark_requests(const StepPlan& plan) {
   const kvc_step& step = plan.step;
   item_marks_.begin_round();
   for (size_t i = step.num_requests; i-- > 0;) {
-    if (const Request* request = view_.peek(step.requests[i]); request != nullptr)
-      item_marks_.mark(view_.table().index_of(*request), static_cast<uint32_t>(i));
+    if (const Request* request = requests_.peek(step.requests[i]); request != nullptr)
+      item_marks_.mark(requests_.table().index_of(*request), static_cast<uint32_t>(i));
   }
   const auto leave = [&](const uint64_t* ids, size_t count) {
     for (size_t i = 0; i < count; ++i) {
-      const Request* request = view_.peek(ids[i]);
+      const Request* request = requests_.peek(ids[i]);
       if (request == nullptr) continue;
-      const uint32_t index = view_.table().index_of(*request), item = item_marks_.item(index);
+      const uint32_t index = requests_.table().index_of(*request), item = item_marks_.item(index);
       if (item != Marks::kNone) item_marks_.mark(index, item | kLeaving);
     }
   };
@@ -55,9 +55,9 @@ kvc_status Stepper::check_rows(const StepPlan& plan) {
   };
   const auto writes = [&](size_t item) {
     if (item >= step.num_requests) return true;
-    const Request* request = view_.peek(step.requests[item]);
+    const Request* request = requests_.peek(step.requests[item]);
     return request != nullptr && request->admitted &&
-           (item_marks_.item(view_.table().index_of(*request)) & kLeaving) == 0;
+           (item_marks_.item(requests_.table().index_of(*request)) & kLeaving) == 0;
   };
   row_marks_.begin_round();
   bool marked = false;
@@ -85,7 +85,7 @@ kvc_status Stepper::check_rows(const StepPlan& plan) {
 uint64_t Stepper::extension_end(const StepPlan& plan, size_t i, const Request& request) const {
   const uint64_t count = plan.extension(i);
   if (plan.step.extend_tokens == nullptr) return request.capacity + count;
-  return view_.capacity_for(request, request.known + plan.commit_tokens(i) + count);
+  return requests_.capacity_for(request, request.known + plan.commit_tokens(i) + count);
 }
 
 // Table entries that the step may write at most. Rows of requests that are cut in the same step count
@@ -97,7 +97,7 @@ size_t Stepper::bound_changes(const StepPlan& plan) {
       (step.flags & KVC_STEP_WHOLE_ROWS) != 0 || step.num_truncates != 0 || step.num_preempts != 0;
   size_t bound = 0;
   for (size_t i = 0; i < step.num_requests; ++i) {
-    const Request* request = view_.peek(step.requests[i]);
+    const Request* request = requests_.peek(step.requests[i]);
     if (request == nullptr || !plan.writes_row(i)) continue;
     const uint64_t end = plan.extension(i) == 0 ? request->capacity : extension_end(plan, i, *request);
     const uint64_t grown = ceil_div(end, shape_.block_size);
@@ -125,12 +125,12 @@ size_t Stepper::bound_changes(const StepPlan& plan) {
     uint32_t headroom = 0;  // which may take the whole row
     uint64_t encoder;       // tokens
     if (step.admit_requests != nullptr && step.admit_requests[i] != 0) {
-      const Request* request = view_.peek(step.admit_requests[i]);
+      const Request* request = requests_.peek(step.admit_requests[i]);
       if (request == nullptr) continue;
       // Its item may add tokens before the step preempts it.
-      const uint32_t item = item_marks_.item(view_.table().index_of(*request));
+      const uint32_t item = item_marks_.item(requests_.table().index_of(*request));
       const uint64_t learned = item == Marks::kNone ? 0 : plan.commit_tokens(item & ~kLeaving);
-      tokens = view_.capacity_for(*request, request->known + learned);
+      tokens = requests_.capacity_for(*request, request->known + learned);
       headroom = request->headroom;
       encoder = request->cross_tokens;
     } else {
@@ -157,7 +157,7 @@ size_t Stepper::bound_copies(const StepPlan& plan) const {
   const kvc_step& step = plan.step;
   size_t bound = shape_.num_groups * copying_admissions(plan);
   for (size_t i = 0; i < step.num_requests; ++i) {
-    const Request* request = view_.peek(step.requests[i]);
+    const Request* request = requests_.peek(step.requests[i]);
     if (request != nullptr && plan.extension(i) != 0 && (request->tail_shared || step.num_truncates != 0)) {
       bound += shape_.num_token_groups;
     }
@@ -171,7 +171,7 @@ kvc_status Stepper::check(const StepPlan& plan) {
     return invalid("retired_step %llu was not issued; the newest is %llu", ull(step.retired_step),
                    ull(assigned_));
   }
-  if (step.now_ns != 0) KVC_TRY(view_.check_time(step.now_ns));
+  if (step.now_ns != 0) KVC_TRY(blocks_.levels().check_time(step.now_ns));
   KVC_TRY(check_rows(plan));
   const size_t copying = step.num_requests + copying_admissions(plan);
   if (step.copy_capacity < shape_.num_groups * copying) {

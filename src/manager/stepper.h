@@ -13,8 +13,15 @@ struct StepPlan;
 
 class Stepper {
  public:
-  Stepper(const Shape& shape, SchedulerView view, TableRows& rows, Memory& memory)
-      : shape_(shape), view_(view), rows_(rows), memory_(memory) {}
+  Stepper(const Shape& shape, Monitor& monitor, Blocks& blocks, Requests& requests, TableRows& rows,
+          Memory& memory)
+      : shape_(shape),
+        monitor_(monitor),
+        blocks_(blocks),
+        requests_(requests),
+        rows_(rows),
+        memory_(memory),
+        view_(monitor, blocks, requests) {}
   [[nodiscard]] bool create() {
     return item_marks_.create(memory_, shape_.max_requests) &&
            row_marks_.create(memory_, shape_.max_requests);
@@ -68,9 +75,12 @@ class Stepper {
   void prefetch_items(const StepPlan& plan, size_t begin, uint64_t left);
 
   const Shape& shape_;
-  const SchedulerView view_;
+  Monitor& monitor_;
+  Blocks& blocks_;
+  Requests& requests_;
   TableRows& rows_;
   Memory& memory_;
+  const SchedulerView view_;
   Marks item_marks_;  // by index of the request: its item in the step that is checked
   Marks row_marks_;   // by row: the item that writes it
   uint64_t assigned_ = 0;

@@ -299,7 +299,7 @@ DEFECTS = [
      "uint64_t append_limit = uint64_t{position + 1} * shape_.block_size;",
      "uint64_t append_limit = uint64_t{position + 2} * shape_.block_size;"),
     ("room for changes does not count what a preempted request has learned", "src/manager/step_check.cc",
-     "tokens = view_.capacity_for(*request, request->known + learned);", "tokens = view_.capacity_for(*request, request->known + 0 * learned);"),
+     "tokens = requests_.capacity_for(*request, request->known + learned);", "tokens = requests_.capacity_for(*request, request->known + 0 * learned);"),
     ("a request named twice is extended twice", "src/manager/decode.cc", "request.stepped != step_id && ", ""),
     ("what a reset left behind is evicted as if it counted", "src/manager/cached_blocks.cc",
      "plain && block.next_copy == victim && !s_.tree.stale(node)", "plain && block.next_copy == victim"),

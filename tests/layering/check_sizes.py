@@ -20,9 +20,9 @@ BARE = re.compile(r"(?<!for )[(,]\s*(?:const )?uint32_t (ns|group|pool|cls)\b(?=
 LIMITS = [
     ("classes of more than 60 methods", 0, 0),
     ("methods of the largest class", 60, METHODS),
-    ("functions of more than 60 lines", 1, 0),
-    ("lines of the longest function", 74, LINES),
-    ("conditions on features in src/manager", 87, 30),
+    ("functions of more than 60 lines", 0, 0),
+    ("lines of the longest function", 60, LINES),
+    ("conditions on features in src/manager", 85, 30),
     ("parameters `uint32_t ns`, `group`, `pool`, `cls`", 314, 0),
 ]
 
