@@ -13,7 +13,7 @@ bool FillingBlocks::create(Memory& memory, Block* blocks, PoolState* pools, size
     blocks[sentinels + p].prev = blocks[sentinels + p].next = self;
     last_[p] = kNoBlock;
   }
-  return steps_.create(memory, num_ids);
+  return num_ids == 0 || steps_.create(memory, num_ids);
 }
 
 void FillingBlocks::begin(BlockId id, uint64_t step) {

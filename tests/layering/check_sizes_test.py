@@ -90,11 +90,12 @@ class CheckSizes(unittest.TestCase):
 
     def test_a_number_that_grows_is_named(self):
         limits = dict((name, limit) for name, limit, _ in check_sizes.LIMITS)
-        lines = limits["lines of the longest function"]
-        self.assertEqual(self.count({"src/a/x.cc": lines_of(lines)})[1], 0)
-        _, code, out = self.count({"src/a/x.cc": lines_of(lines + 1)})
+        name = "conditions on features in src/manager"
+        text = lambda number: f"void f() {{ {'has_fills(); ' * number}}}\n"
+        self.assertEqual(self.count({"src/manager/x.cc": text(limits[name])})[1], 0)
+        _, code, out = self.count({"src/manager/x.cc": text(limits[name] + 1)})
         self.assertEqual(code, 1)
-        self.assertIn(f"lines of the longest function: {lines + 1}, and the limit is {lines}; ", out)
+        self.assertIn(f"{name}: {limits[name] + 1}, and the limit is {limits[name]}; ", out)
         self.assertIn("1 files read, 1 numbers above their limits", out)
 
     def test_nothing_read_is_a_fault(self):
