@@ -284,8 +284,10 @@ class Requests {
   // shrink.cc
   bool stale(const Request& request) const { return request.epoch != blocks_.namespaces().epoch(request.ns); }
   void release_blocks_of(Request& request);
+  void release_segments(Request& request, bool stale);
   void renew_window(const Request& request, const NearEnds& near, uint32_t group, size_t position);
-  void release_windows(Request& request, const NearEnds* near, size_t begin, size_t end, bool stale);
+  void release_windows(Request& request, uint32_t groups, const NearEnds* near, size_t begin, size_t end,
+                       bool stale);
   void release_full(Request& request, size_t begin, size_t end, bool stale);
   NodeId cursor_at(const Request& request, size_t published) const;
   size_t boundary_below(const Request& request, size_t position) const;

@@ -33,11 +33,11 @@ void Requests::renew_window(const Request& request, const NearEnds& near, uint32
   if (is_node(node)) blocks_.renew(node, group);
 }
 
-void Requests::release_windows(Request& request, const NearEnds* near, size_t begin, size_t end,
-                               bool of_old_epoch) {
+void Requests::release_windows(Request& request, uint32_t groups, const NearEnds* near, size_t begin,
+                               size_t end, bool of_old_epoch) {
   const uint64_t published = request.published_tokens();
   for (size_t j = end; j-- > begin;) {
-    for (uint32_t windows = shape_.window_groups; windows != 0; windows &= windows - 1) {
+    for (uint32_t windows = groups; windows != 0; windows &= windows - 1) {
       const auto g = static_cast<uint32_t>(__builtin_ctz(windows));
       const BlockId block = request.groups[g].blocks.data[j];
       if (!is_block(block)) {
@@ -67,20 +67,31 @@ void Requests::release_full(Request& request, size_t begin, size_t end, bool of_
   }
 }
 
-void Requests::release_blocks_of(Request& request) {
-  const bool of_old_epoch = stale(request);
+// Of tables of which some lose blocks. States leave last: the keys and values that a hit of one needs may be
+// held by others, and a state that goes before them takes the hit away all the same.
+void Requests::release_segments(Request& request, bool of_old_epoch) {
+  const uint32_t states = shape_.state_groups, windows = shape_.window_groups & ~states;
   NearEnds near[kMaxGroups];
-  for (uint32_t windows = shape_.window_groups; windows != 0; windows &= windows - 1) {
-    const auto g = static_cast<uint32_t>(__builtin_ctz(windows));
-    const bool renews = !of_old_epoch && shape_.full_groups != 0 && (shape_.state_groups >> g & 1) == 0;
+  for (uint32_t rest = shape_.window_groups; rest != 0; rest &= rest - 1) {
+    const auto g = static_cast<uint32_t>(__builtin_ctz(rest));
+    const bool renews = !of_old_epoch && shape_.full_groups != 0 && (windows >> g & 1) != 0;
     near[g] = renews ? near_ends(request, g) : NearEnds{SIZE_MAX, 0, 0};
   }
-  if (shape_.window_groups == 0) release_full(request, 0, request.positions, of_old_epoch);
-  for (size_t end = shape_.window_groups == 0 ? 0 : request.positions; end != 0;) {
-    const size_t begin = boundary_below(request, end);
-    release_windows(request, near, begin, end, of_old_epoch);
+  for (size_t end = request.positions; end != 0;) {
+    const size_t begin = windows == 0 ? 0 : boundary_below(request, end);
+    release_windows(request, windows, near, begin, end, of_old_epoch);
     release_full(request, begin, end, of_old_epoch);
     end = begin;
+  }
+  release_windows(request, states, near, 0, request.positions, of_old_epoch);
+}
+
+void Requests::release_blocks_of(Request& request) {
+  const bool of_old_epoch = stale(request);
+  if (shape_.window_groups == 0) {
+    release_full(request, 0, request.positions, of_old_epoch);
+  } else {
+    release_segments(request, of_old_epoch);
   }
   if (shape_.has_cross()) [[unlikely]]
     release_cross(request, of_old_epoch);

@@ -595,6 +595,17 @@ def test_a_load_ends_with_a_state(external):
     m.manager.check()
 
 
+def test_the_states_of_a_preempted_request_are_evicted_after_its_keys_and_values():
+    m = make(kinds=(0, ("state", 0)))
+    a = Request("a", range(14))
+    run(m, a, 4)
+    keys, states = m.get_block_ids("a")
+    assert [id != 0 for id in states] == [False, False, True, True]  # the last one is of a block that is not full
+    m.free(a)
+    assert m.manager.evict(5) == 5  # first the states that left the table before
+    assert [m.manager.block_info(id).state for id in [*keys[:3], states[2]]] == [BlockState.FREE] * 3 + [BlockState.CACHED]
+
+
 @pytest.mark.parametrize("kinds", [(("state", 0),), (0, ("state", 0))])
 def test_a_load_that_fails_in_part_leaves_no_state_and_publishes_nothing_more(kinds):
     m = make(kinds=kinds)
