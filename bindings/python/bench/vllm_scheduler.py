@@ -7,7 +7,7 @@
 `depth` steps ahead of the outputs. Both managers take turns of `turn` steps in one process; the medians of the turns are given.
 vLLM's requests hash their blocks with sha256 as by default; ours run without the hasher, as the plug-in sets them up ("with_hasher"
 keeps it). "no_manager": a manager that does nothing and costs nothing but the calls, which is what vLLM's scheduler takes by itself: no
-manager makes a step shorter. "most": vllm / no_manager.
+manager makes a step shorter. "most": vllm / no_manager. "scheduler": kvcache.integrations.vllm.Scheduler in place of vLLM's.
 """
 
 import argparse
@@ -24,6 +24,8 @@ from vllm.v1.structured_output import StructuredOutputManager
 from vllm_engine import BLOCK, engine_config, layout, model_output
 from vllm_real import KVCacheManager, VllmManager, hasher, make_request
 
+from kvcache.integrations.vllm import Scheduler
+
 
 class Lane:
     """A scheduler with its requests, all of them decoding."""
@@ -34,7 +36,7 @@ class Lane:
         scheduling.KVCacheManager = manager
         self.scheduler = kind(vllm_config=config, kv_cache_config=layout(blocks, BLOCK, windows), block_size=BLOCK, log_stats=True,
                               structured_output_manager=StructuredOutputManager(config))
-        self.depth = options.depth if kind is AsyncScheduler else 0
+        self.depth = options.depth if config.scheduler_config.async_scheduling else 0
         self.flying = deque()
         for i in range(options.requests):
             request = make_request(str(i), [i * 7 % 997] * 8 + list(range(options.context - 8)), block_hasher)
@@ -88,6 +90,7 @@ def main():
                      for label, manager, block_hasher in (("vllm", VllmManager, hasher(BLOCK)), ("ours", KVCacheManager, None),
                                                           ("with_hasher", KVCacheManager, hasher(BLOCK)))}
             lanes["no_manager"] = Lane(config, kind, KVCacheManager, None, options, windows).without_manager()
+            lanes["scheduler"] = Lane(config, Scheduler, VllmManager, None, options, windows)
         gc.collect()
         gc.freeze()
         gc.disable()
@@ -100,6 +103,7 @@ def main():
         entry = {label: round(1e6 * statistics.median(all)) for label, all in times.items()}
         entry["ratio"] = round(entry["vllm"] / entry["ours"], 2)
         entry["most"] = round(entry["vllm"] / entry["no_manager"], 2)
+        entry["ratio_scheduler"] = round(entry["vllm"] / entry["scheduler"], 2)
         result[name] = entry
         if not options.json:
             print(f"{name}: {entry}", flush=True)
