@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """vLLM's own schedulers with vLLM's KVCacheManager and with ours in its place: microseconds of processor time per schedule() + update_from_output().
 
-    PYTHONPATH=build/release/python:bindings/python/tests python bindings/python/bench/vllm_scheduler.py [--json]
+    PYTHONPATH=build/release/python:bindings/python/tests python bindings/python/bench/vllm_scheduler.py [--json | --table]
 
 `requests` decoding requests at context `context`, one token per request and step. The asynchronous scheduler, vLLM's default, schedules
 `depth` steps ahead of the outputs. Both managers take turns of `turn` steps in one process; the medians of the turns are given.
@@ -25,6 +25,10 @@ from vllm_engine import BLOCK, engine_config, layout, model_output
 from vllm_real import KVCacheManager, VllmManager, hasher, make_request
 
 from kvcache.integrations.vllm import Scheduler
+
+
+NAMES = {"async": "asynchronous (vLLM's default), full", "async_windows": "asynchronous, full and window 1,024", "plain": "plain, full",
+         "plain_windows": "plain, full and window 1,024"}
 
 
 class Lane:
@@ -77,6 +81,7 @@ def main():
     parser.add_argument("--depth", type=int, default=1)
     parser.add_argument("--only", help="plain or async")
     parser.add_argument("--json", action="store_true")
+    parser.add_argument("--table", action="store_true", help="rows of the table of docs/INTEGRATIONS.md")
     options = parser.parse_args()
     result = {}
     for name, kind, windows in (("async", AsyncScheduler, (0,)), ("async_windows", AsyncScheduler, (0, 1024)),
@@ -105,7 +110,10 @@ def main():
         entry["most"] = round(entry["vllm"] / entry["no_manager"], 2)
         entry["ratio_scheduler"] = round(entry["vllm"] / entry["scheduler"], 2)
         result[name] = entry
-        if not options.json:
+        if options.table:
+            columns = ("vllm", "ours", "ratio", "with_hasher", "no_manager", "most", "scheduler", "ratio_scheduler")
+            print("|", NAMES[name], *(f"| {entry[column]:,}" for column in columns), "|", flush=True)
+        elif not options.json:
             print(f"{name}: {entry}", flush=True)
         del lanes
         gc.collect()
