@@ -14,6 +14,7 @@ typedef struct Admitted {
   Py_ssize_t quiet;       // up to this many tokens, no block is taken and none becomes full
   Py_ssize_t num_blocks;  // of each table
   int watched;            // the Python class does its commits: their events are told apart from others
+  int stateless;          // the engine goes on without the state that it needs: publishes nothing more
   Py_ssize_t unreturned;  // popped blocks that the engine has not yet freed
   Py_ssize_t ahead;       // token i of the library is token i + ahead of the request
   Py_ssize_t block_size, num_groups, room, num_stops;

@@ -77,10 +77,20 @@ static int note_states(SlotAllocator* self, const Admitted* live, Py_ssize_t beg
   return 1;
 }
 
+// Whether each table of states has a block for the state after so many tokens.
+static int has_states(const SlotAllocator* self, const Admitted* live, Py_ssize_t tokens) {
+  const Py_ssize_t last = (tokens - 1) / live->block_size;
+  for (Py_ssize_t i = 0; i < self->num_states && self->states[i] < live->num_groups; ++i) {
+    if (last >= live->num_blocks || live->tables[self->states[i] * live->room + last] <= 0) return 0;
+  }
+  return 1;
+}
+
 // Publishes the full blocks of the first `count` tokens, as far as their ids are known, and returns the
 // blocks that tables have lost by the first `computed` ones, which no step in flight computes. Does nothing
 // where that has no effect. A session may be longer than what has slots. In the table of a state, a step
-// leaves its block where it ends, so it is committed up to there.
+// leaves its block where it ends, so it is committed up to there. A load that fails in part leaves no state
+// where it ended: what the engine computes from there is not published.
 static int commit(SlotAllocator* self, Admitted* live, PyObject* request, Py_ssize_t count,
                   Py_ssize_t computed) {
   const Py_ssize_t before = live->committed;
@@ -96,7 +106,8 @@ static int commit(SlotAllocator* self, Admitted* live, PyObject* request, Py_ssi
   if (end < before) end = before;
   if (end < returned) end = returned;
   int done = size >= 0;
-  if (done && (end > before || returned > live->computed)) {
+  if (done && end > before && !has_states(self, live, end)) live->stateless = 1;
+  if (done && !live->stateless && (end > before || returned > live->computed)) {
     const Py_ssize_t over = self->num_edges ? returned : end;
     if (live->watched) {
       PyObject* const none =

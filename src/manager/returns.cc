@@ -74,11 +74,11 @@ void Returns::renew_window(const Request& request, const NearEnds& near, uint32_
   if (is_node(node)) blocks_.cached().renew(node, group);
 }
 
-void Returns::release_windows(Request& request, const NearEnds* near, size_t begin, size_t end,
-                              bool of_old_epoch) {
+void Returns::release_windows(Request& request, uint32_t groups, const NearEnds* near, size_t begin,
+                              size_t end, bool of_old_epoch) {
   const uint64_t published = request.published_tokens();
   for (size_t j = end; j-- > begin;) {
-    for (uint32_t windows = shape_.window_groups; windows != 0; windows &= windows - 1) {
+    for (uint32_t windows = groups; windows != 0; windows &= windows - 1) {
       const auto g = static_cast<uint32_t>(__builtin_ctz(windows));
       const BlockId block = request.groups[g].blocks.data[j];
       if (!is_block(block)) {
@@ -107,6 +107,8 @@ void Returns::release_full(Request& request, size_t begin, size_t end, bool of_o
   }
 }
 
+// States leave last: the keys and values that a hit of one needs may be held by others, and a state that goes
+// before them takes the hit away all the same.
 void Returns::release(Request& request) {
   const bool of_old_epoch = stale(request);
   if (shape_.window_groups == 0) return release_full(request, 0, request.positions, of_old_epoch);
@@ -117,11 +119,12 @@ void Returns::release(Request& request) {
     near[g] = {first_near(g, request.prompt_len), first_near(g, hit), hit / shape_.block_size};
   }
   for (size_t end = request.positions; end != 0;) {
-    const size_t begin = boundary_below(request, end);
-    release_windows(request, near, begin, end, of_old_epoch);
+    const size_t begin = windows_ == 0 ? 0 : boundary_below(request, end);
+    release_windows(request, windows_, near, begin, end, of_old_epoch);
     release_full(request, begin, end, of_old_epoch);
     end = begin;
   }
+  release_windows(request, shape_.window_groups & ~windows_, near, 0, request.positions, of_old_epoch);
 }
 
 void Returns::cut(Request& request, uint64_t tokens, size_t kept) {

@@ -42,7 +42,8 @@ class Returns : public RequestPart {
   Keep keep_of(const Request& request, uint32_t group, size_t position) const;
   size_t boundary_below(const Request& request, size_t position) const;
   void renew_window(const Request& request, const NearEnds& near, uint32_t group, size_t position);
-  void release_windows(Request& request, const NearEnds* near, size_t begin, size_t end, bool stale);
+  void release_windows(Request& request, uint32_t groups, const NearEnds* near, size_t begin, size_t end,
+                       bool stale);
   void release_full(Request& request, size_t begin, size_t end, bool stale);
 
   const Features& features_;

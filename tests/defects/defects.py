@@ -160,6 +160,8 @@ DEFECTS = [
      "if (node.parent == parent && node.epoch == epoch && same_tokens", "if (node.parent == parent && same_tokens"),
     ("a release goes from the front to the end", "src/manager/returns.cc",
      "  for (size_t j = end; j-- > begin;) {\n    for (uint32_t groups = full_;", "  for (size_t j = begin; j < end; ++j) {\n    for (uint32_t groups = full_;"),
+    ("a state leaves before the keys and values before it", "src/manager/returns.cc",
+     "    release_windows(request, windows_, near, begin, end, of_old_epoch);\n", "    release_windows(request, shape_.window_groups, near, begin, end, of_old_epoch);\n"),
     ("the blocks of a request are counted one by one", "src/manager/reports.cc",
      "    info->num_blocks += request->positions - table.num_dropped(shape.groups[g].sinks);",
      "    for (uint32_t i = 0; i < request->positions; ++i) info->num_blocks += is_block(table.blocks.data[i]);"),

@@ -84,7 +84,7 @@ void add_checkpoint_calls(std::vector<Call>& calls) {
                       .after(count_groups));
   calls.push_back(KVC_CALL(kvc_checkpoint_restore_stream, s.m, mine().storages, mine().num_groups,
                            &mine().config, nowhere_fd(), nullptr, 0u, nullptr, 0u, &mine().info)
-                      .allocating()
+                      .allocating(record_bytes() == 0)
                       .answering(record_bytes() == 0 ? KVC_ERROR_NOT_FOUND : KVC_ERROR_UNSUPPORTED)
                       .may_be_null({5, 7, 9})
                       .after(count_groups));

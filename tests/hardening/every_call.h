@@ -48,7 +48,7 @@ struct Call {
   Call&& of(const char* what) && { return function = what, std::move(*this); }
   Call&& as(const char* what) && { return variant = what, std::move(*this); }
   Call&& answering(kvc_status status) && { return answer = status, std::move(*this); }
-  Call&& allocating() && { return allocates = true, std::move(*this); }
+  Call&& allocating(bool does = true) && { return allocates = does, std::move(*this); }
   Call&& may_be_null(std::vector<size_t> which) && { return optional = std::move(which), std::move(*this); }
   Call&& after(std::function<bool(Scene&)> what) && { return prepare = std::move(what), std::move(*this); }
 };

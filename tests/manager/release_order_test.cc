@@ -110,6 +110,18 @@ TEST_F(ReleaseOrder, ThePromptsEndAndTheRequestsEndStayReusable) {
   EXPECT_EQ(free(), (Ids{7, 11, 8, 3, 12, 13}));
 }
 
+// Full: 0 .. 2, state: 3 at position 2. Behind the last token of a block no state is left.
+TEST_F(ReleaseOrder, StatesComeBehindAllKeysAndValues) {
+  kvc_group_config state = full_group();
+  state.kind = KVC_GROUP_STATE;
+  create(state);
+  const uint64_t id = admit(12);
+  commit(id, 12);
+  release(id);
+  EXPECT_EQ(lru(), (Ids{2, 1, 0, 3}));
+  EXPECT_EQ(free(), (Ids{4, 5, 6, 7, 8, 9, 10, 11, 12, 13}));
+}
+
 TEST_F(ReleaseOrder, NothingCommittedGoesToFreeDeepestFirst) {
   create(window_group(8));
   release(admit(12));  // full: 0 1 2, window: 3 4 5

@@ -706,16 +706,22 @@ class Rules {
     }
     cuts.erase(cuts.upper_bound(r.published), cuts.end());
     uint64_t end = r.table[0].size();
-    for (auto cut = cuts.rbegin(); cut != cuts.rend(); end = std::min(end, *cut++))
-      for (bool window : {true, false})
-        for (uint64_t j = end; j-- > *cut;)
-          for (size_t g = 0; g < r.table.size(); ++g) {
-            const int b = r.table[g][j].block;
-            if (config_.groups[g].window == window && b < 0) renew(r, g, j);
-            if (config_.groups[g].window != window || b < 0) continue;
-            if (window && holds(b) == 1 && !serves(r, g, j, true)) detach(b);
-            drop(b, &Block::requests);
+    const auto each = [&](uint64_t first, uint64_t last, bool window, bool state) {
+      for (uint64_t j = last; j-- > first;)
+        for (size_t g = 0; g < r.table.size(); ++g) {
+          const int b = r.table[g][j].block;
+          if (config_.groups[g].window != window || config_.groups[g].state != state) continue;
+          if (b < 0) {
+            if (window) renew(r, g, j);
+            continue;
           }
+          if (window && holds(b) == 1 && !serves(r, g, j, true)) detach(b);
+          drop(b, &Block::requests);
+        }
+    };
+    for (auto cut = cuts.rbegin(); cut != cuts.rend(); end = std::min(end, *cut++))
+      each(*cut, end, true, false), each(*cut, end, false, false);
+    each(0, r.table[0].size(), true, true);  // states leave last
     for (uint64_t j = r.cross.empty() ? 0 : r.cross[0].size(); j-- > 0;)
       for (auto& row : r.cross) drop(row[j].block, &Block::requests);
     r.cross.clear(), r.cross_pending = false;

@@ -595,6 +595,38 @@ def test_a_load_ends_with_a_state(external):
     m.manager.check()
 
 
+def test_the_states_of_a_preempted_request_are_evicted_after_its_keys_and_values():
+    m = make(kinds=(0, ("state", 0)))
+    a = Request("a", range(14))
+    run(m, a, 4)
+    keys, states = m.get_block_ids("a")
+    assert [id != 0 for id in states] == [False, False, True, True]  # the last one is of a block that is not full
+    m.free(a)
+    assert m.manager.evict(5) == 5  # first the states that left the table before
+    assert [m.manager.block_info(id).state for id in [*keys[:3], states[2]]] == [BlockState.FREE] * 3 + [BlockState.CACHED]
+
+
+@pytest.mark.parametrize("kinds", [(("state", 0),), (0, ("state", 0))])
+def test_a_load_that_fails_in_part_leaves_no_state_and_publishes_nothing_more(kinds):
+    m = make(kinds=kinds)
+    a = Request("a", range(30))
+    assert m.allocate_slots(a, 0, num_external_computed_tokens=12, delay_cache_blocks=True) is not None
+    a.num_computed_tokens = 8  # vLLM counts the tokens before the first block that is missing
+    m.cache_blocks(a, 8)
+    for step in 4, 16, 2:
+        m.new_step_starts()
+        assert m.allocate_slots(a, step) is not None
+        a.num_computed_tokens += step
+        m.cache_blocks(a, a.num_computed_tokens)
+    for token in range(8):
+        decode(m, a, token)
+    b = Request("b", a.all_token_ids)
+    assert m.get_computed_blocks(b)[1] == 0
+    m.free(a)
+    assert m.usage == 0 and m.get_computed_blocks(b)[1] == 0
+    m.manager.check()
+
+
 def test_kernels_may_write_a_state_inside_a_step():
     m = make(kinds=(("state", 4), 0), num_blocks=17)
     a = Request("a", range(22))

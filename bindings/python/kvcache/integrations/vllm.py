@@ -422,7 +422,7 @@ class KVCacheManager(_native.SlotAllocator):
         self._forget(self._prompts.pop(request.request_id, None))
         live = self._live.pop(request.request_id, None)
         try:
-            if live is not None and self._lossy:
+            if live is not None and self._layout.has_windows:  # a state in the table leaves last, as in vLLM
                 try:
                     live.commit((), live.committed, self._processed(request))  # as remove_skipped_blocks()
                 except BaseException:  # nobody knows it any more

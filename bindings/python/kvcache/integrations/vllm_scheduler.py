@@ -414,59 +414,62 @@ class Scheduler(AsyncScheduler):
         """Returns the new requests, the others, the tokens and the drafts of a plan; and of the requests with a grammar that sample in it, whether
         tokens of earlier plans are on their way."""
         ids, samples = plan.requests.tolist(), plan.samples.tolist()
-        firsts, offsets = plan.first_tokens, plan.token_offsets
-        counts = (offsets[1:] - offsets[:-1]).tolist()
+        counts = plan.token_offsets[1:] - plan.token_offsets[:-1]
+        ends = plan.first_tokens + counts
+        blocks, placeholders, v2 = self.kv_cache_manager, int(self._async), self.use_v2_model_runner
         jobs = [self._by_id[id] for id in ids]
-        drafts = plan.num_drafts.tolist() if self.num_spec_tokens else None
-        blocks = self.kv_cache_manager
-        size, v2, before = blocks.block_size, self.use_v2_model_runner, self.prev_step_scheduled_req_ids
-        tokens: dict[str, int] = {}
-        spec: dict[str, list[int]] = {}
+        names, firsts = [job.request.request_id for job in jobs], plan.first_tokens.tolist()
+        needed = ((ends + (blocks.block_size - 1)) // blocks.block_size).tolist()  # the arrays are unsigned
         new: list[Any] = []
-        grammars: list[bool] = []
+        begun: set[int] = set()  # items that are told as new
         cached = CachedRequestData.make_empty()
-        for i, (job, first, count, is_new, row) in enumerate(zip(jobs, firsts.tolist(), counts, plan.is_new.tolist(), plan.rows.tolist())):
-            request = job.request
-            name = request.request_id
-            tokens[name] = count
-            needed = -(-(first + count) // size)
-            table: Optional[tuple[list[int], ...]] = None
-            if is_new:
-                resumed = request.status == RequestStatus.PREEMPTED
-                job.row = row
-                self._start(request, first, now)
-                table = blocks.ids_of(job, 0, needed)
-            else:
-                resumed = False
-                if needed > job.blocks:
-                    table = blocks.ids_of(job, job.blocks, needed)
-            job.blocks = max(job.blocks, needed)  # after drafts that were rejected the workers know more
-            if is_new and (v2 or not resumed):
+        for i in np.flatnonzero(plan.is_new).tolist():
+            job, request = jobs[i], jobs[i].request
+            resumed = request.status == RequestStatus.PREEMPTED
+            job.row = int(plan.rows[i])
+            self._start(request, firsts[i], now)
+            if v2 or not resumed:
+                table = blocks.ids_of(job, 0, needed[i])
                 new.append(NewRequestData.from_request(request, table, *([request._all_token_ids] if v2 else []), uses_mrope=self.model_uses_mrope))
+                job.blocks = needed[i]
+                begun.add(i)
             else:
-                cached.req_ids.append(name)
-                cached.new_block_ids.append(table)
-                cached.num_computed_tokens.append(first)
-                cached.num_output_tokens.append(request.num_output_tokens + request.num_output_placeholders)
-                if resumed:
-                    cached.resumed_req_ids.add(name)
-                if not v2 and name not in before:
-                    cached.all_token_ids[name] = request.all_token_ids.copy()
-            if drafts is not None:
-                if drafts[i]:
-                    spec[name] = request.spec_token_ids[: drafts[i]]
-                request.spec_token_ids = []
-            request.num_computed_tokens = first + count
+                cached.resumed_req_ids.add(names[i])
+        tables: list[Optional[tuple[list[int], ...]]] = []
+        outputs: list[int] = []
+        grammars: list[bool] = []
+        for job, end, count, most, sample in zip(jobs, ends.tolist(), counts.tolist(), needed, samples):
+            request = job.request
+            if most > job.blocks:  # after drafts that were rejected the workers know more
+                tables.append(blocks.ids_of(job, job.blocks, most))
+                job.blocks = most
+            else:
+                tables.append(None)
+            outputs.append(len(request._output_token_ids) + request.num_output_placeholders)
+            request.num_computed_tokens = end
             request.num_in_flight_tokens += count
-            request.is_prefill_chunk = not samples[i]
-            if samples[i]:
+            request.is_prefill_chunk = not sample
+            if sample:
                 if request.structured_output_request is not None:
                     grammars.append(request.num_output_placeholders > 0)
-                if self._async:
-                    request.num_output_placeholders += 1
+                request.num_output_placeholders += placeholders
+        spec: dict[str, list[int]] = {}
+        if self.num_spec_tokens:
+            for name, job, drafts in zip(names, jobs, plan.num_drafts.tolist()):
+                if drafts:
+                    spec[name] = job.request.spec_token_ids[:drafts]
+                job.request.spec_token_ids = []
         if ids:
             self._flights.append(_Flight(plan, jobs, ids, samples))
-        return new, cached, tokens, spec, grammars
+        columns: list[list[Any]] = [names, tables, firsts, outputs]
+        if begun:
+            columns = [[value for i, value in enumerate(column) if i not in begun] for column in columns]
+        cached.req_ids, cached.new_block_ids, cached.num_computed_tokens, cached.num_output_tokens = columns
+        if not v2:
+            for name in cached.req_ids:
+                if name not in self.prev_step_scheduled_req_ids:
+                    cached.all_token_ids[name] = self.requests[name].all_token_ids.copy()
+        return new, cached, dict(zip(names, counts.tolist())), spec, grammars
 
     def _start(self, request: Any, hit: int, now: float) -> None:
         """Notes that a request runs from now on."""
@@ -513,10 +516,15 @@ class Scheduler(AsyncScheduler):
         for job, id, samples in zip(flight.jobs, flight.ids, flight.samples):
             ends = False
             if samples and job.id == id:
-                known = job.request._all_token_ids
-                sampled += known[job.told:]
-                job.told = len(known)
-                ends = job.request.is_finished()
+                request = job.request
+                known = request._all_token_ids
+                count = len(known)
+                if count == job.told + 1:
+                    sampled.append(known[-1])
+                else:
+                    sampled += known[job.told:]
+                job.told = count
+                ends = request.is_finished()
             offsets.append(len(sampled))
             stopped.append(ends)
         for ended in self.planner.finish(flight.plan, sampled, offsets, stopped=stopped):
