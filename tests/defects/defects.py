@@ -163,7 +163,7 @@ DEFECTS = [
      "  for (size_t j = begin; j < end; ++j) {\n    for (uint32_t groups = full;"),
     ("a state leaves before the keys and values before it", "src/manager/shrink.cc",
      "const uint32_t states = shape_.state_groups, windows = shape_.window_groups & ~states;",
-     "const uint32_t states = 0, windows = shape_.window_groups;"),
+     "const uint32_t states = shape_.state_groups & (shape_.state_groups - 1), windows = shape_.window_groups & ~states;"),
     ("the blocks of a request are counted one by one", "src/manager/reports.cc",
      "    info->num_blocks += request->positions - table.num_dropped(shape.groups[g].sinks);",
      "    for (uint32_t i = 0; i < request->positions; ++i) info->num_blocks += is_block(table.blocks.data[i]);"),
