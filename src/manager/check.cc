@@ -469,14 +469,15 @@ class Checker {
                 "block %d is of class %u, which nobody has", raw(id), cls);
       const uint64_t payer = quotas.payer(id);
       const bool open = payer != kNoPayer && s_.namespaces().is_open(payer);
-      const uint32_t wanted = open ? s_.blocks.shares().class_of(payer == 0 ? 0 : handle_index(payer)) : 0;
+      const uint32_t wanted =
+          open ? raw(s_.blocks.shares().class_of(payer == 0 ? 0 : handle_index(payer))) : 0;
       const bool stale = block.list == List::kLru && tree_.stale(tree_[block.node]);
       KVC_CHECK(cls == wanted || stale, "block %d is of class %u, its namespace of %u", raw(id), cls, wanted);
       if (block.list == List::kLru) {
         found[cls].cached += !stale;
         KVC_CHECK(stale || s_.blocks.shares().class_of(tree_[block.node].ns) == cls,
                   "block %d is cached for a namespace of class %u, and counts for class %u", raw(id),
-                  s_.blocks.shares().class_of(tree_[block.node].ns), cls);
+                  raw(s_.blocks.shares().class_of(tree_[block.node].ns)), cls);
       } else {
         ++found[cls].held;
         found[cls].fenced += block.list == List::kFenced;
@@ -525,8 +526,8 @@ class Checker {
       KVC_CHECK(tenant.admitted == admitted_of_[cls], "class %u has %llu admitted requests, %llu counted",
                 cls, ull(admitted_of_[cls]), ull(tenant.admitted));
       KVC_CHECK(cls == 0 || !tenant.taken || s_.namespaces()[tenant.ns].quota == cls,
-                "class %u belongs to namespace %u, which has class %u", cls, tenant.ns,
-                s_.namespaces()[tenant.ns].quota);
+                "class %u belongs to namespace %u, which has class %u", cls, raw(tenant.ns),
+                raw(s_.namespaces()[tenant.ns].quota));
     }
     return KVC_OK;
   }

@@ -56,7 +56,7 @@ kvc_status Requests::take_record(uint32_t ns, Request** out) {
 }
 
 kvc_status Requests::begin(const TokenSpan& prompt, const kvc_request_config& config, Request** out) {
-  uint32_t ns = 0;
+  NamespaceId ns{};
   KVC_TRY(blocks_.namespace_blocks().find_namespace(prompt.namespace_id, &ns));
   kvc_extra_key key;
   const size_t own_keys = config.cross_tokens != 0 && cross_key(config, &key);

@@ -100,7 +100,7 @@ class SchedulerView {
   void prefetch_publication(Request& request) const { requests_.prefetch_publication(request); }
 
  private:
-  uint32_t class_of(uint64_t waiting, uint64_t namespace_id) const;
+  ClassIndex class_of(uint64_t waiting, uint64_t namespace_id) const;
 
   Monitor& monitor_;
   Blocks& blocks_;
