@@ -449,12 +449,13 @@ kvc_status create_manager(const kvc_manager_config* config, Env env, kvc_manager
   return KVC_OK;
 }
 
-kvc_status check_group(const Shape& shape, uint32_t group) {
+kvc_status check_group(const Shape& shape, GroupIndex group) {
   if (group < shape.num_groups) return KVC_OK;
-  return invalid("group %u does not exist; the manager has %u groups, from 0 on", group, shape.num_groups);
+  return invalid("group %u does not exist; the manager has %u groups, from 0 on", raw(group),
+                 shape.num_groups);
 }
 
-kvc_status check_pool(const Shape& shape, uint32_t pool) {
+kvc_status check_pool(const Shape& shape, PoolIndex pool) {
   if (pool < shape.num_pools) return KVC_OK;
   return invalid("pool %d does not exist; the manager has %u pools, from 0 on", static_cast<int32_t>(pool),
                  shape.num_pools);

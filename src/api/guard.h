@@ -172,8 +172,8 @@ kvc_status answer(T* to, Function&& fill) {
 }
 
 // api/config.cc
-kvc_status check_group(const Shape& shape, uint32_t group);
-kvc_status check_pool(const Shape& shape, uint32_t pool);
+kvc_status check_group(const Shape& shape, GroupIndex group);
+kvc_status check_pool(const Shape& shape, PoolIndex pool);
 kvc_status check_layer(uint32_t layer, uint32_t num_layers);  // of a storage
 // KVC_HEADROOM_*, which the manager must support.
 kvc_status check_headroom(const Shape& shape, uint32_t headroom);

@@ -78,8 +78,8 @@ void row_scores_amx(const ScoreArgs& a) {
 }
 
 // Whether values are multiplied four tokens at a time, which permutes the columns of o.
-inline bool in_quads(Form form, uint32_t dim, uint32_t group) {
-  return (form == kI8 || form == kU8) && dim % 64 == 0 && (group % 64 == 0 || group >= dim);
+inline bool in_quads(Form form, uint32_t dim, uint32_t per_scale) {
+  return (form == kI8 || form == kU8) && dim % 64 == 0 && (per_scale % 64 == 0 || per_scale >= dim);
 }
 
 // The values of a tile as quads of tokens: [64 columns][4][16 quads][16 columns][4]. Interleaving permutes

@@ -213,11 +213,11 @@ void add_values(const ValueArgs& a) {
   }
 }
 
-void finish(Form form, uint32_t group, [[maybe_unused]] uint32_t rows, uint32_t dim,
+void finish(Form form, uint32_t per_scale, [[maybe_unused]] uint32_t rows, uint32_t dim,
             [[maybe_unused]] float* o) {
 #if KVC_ATTENTION_LEVEL == 4
   release_tiles();
-  if (in_quads(form, dim, group)) {
+  if (in_quads(form, dim, per_scale)) {
     for (float *at = o, *end = o + rows * dim; at != end; at += 64) restore_quads(at);
     return;
   }
@@ -230,7 +230,7 @@ void finish(Form form, uint32_t group, [[maybe_unused]] uint32_t rows, uint32_t 
     return;
   }
 #endif
-  if (!in_pairs(form, dim, group)) return;
+  if (!in_pairs(form, dim, per_scale)) return;
 #if KVC_ATTENTION_LEVEL > 1
   const __m512i low = _mm512_setr_epi32(0, 1, 2, 3, 16, 17, 18, 19, 4, 5, 6, 7, 20, 21, 22, 23);
   const __m512i high = _mm512_setr_epi32(8, 9, 10, 11, 24, 25, 26, 27, 12, 13, 14, 15, 28, 29, 30, 31);

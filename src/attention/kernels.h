@@ -145,10 +145,11 @@ struct Kernels {
   void (*adjust)(const AdjustArgs&);
   void (*softmax)(const SoftmaxArgs&);
   void (*add_values[kNumForms])(const ValueArgs&);
-  bool (*in_pairs)(Form form, uint32_t dim, uint32_t group);  // whether add_values multiplies tokens together
+  bool (*in_pairs)(Form form, uint32_t dim,
+                   uint32_t per_scale);  // whether add_values multiplies tokens together
   // Each thread calls it after its last tile: restores the order of the columns of o, and releases the tile
   // registers.
-  void (*finish)(Form form, uint32_t group, uint32_t rows, uint32_t dim, float* o);
+  void (*finish)(Form form, uint32_t per_scale, uint32_t rows, uint32_t dim, float* o);
   void (*scale)(float* row, uint32_t dim, float factor);  // dim % 16 == 0
   // Return the number of terms, or 0 if something is not finite.
   uint32_t (*pack_queries)(const float* q, uint32_t rows, uint32_t dim, uint32_t* to, size_t term_words);

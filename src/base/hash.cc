@@ -26,7 +26,7 @@ void TableHash::init(uint64_t seed) {
   XXH3_generateSecret_fromSeed(secret_, seed);
 }
 
-uint64_t TableHash::root(uint32_t ns, uint32_t generation) const {
+uint64_t TableHash::root(NamespaceId ns, uint32_t generation) const {
   const uint64_t identity[2] = {ns, generation};
   return XXH3_64bits_withSecret(identity, sizeof identity, secret_, kSecretSize);
 }

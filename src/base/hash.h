@@ -6,6 +6,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/ids.h"
+
 namespace kvc {
 
 class TableHash {
@@ -14,7 +16,7 @@ class TableHash {
 
   // Start of the chain for a namespace: its index and the generation of the index. Epochs are told apart by
   // comparison alone.
-  uint64_t root(uint32_t ns, uint32_t generation) const;
+  uint64_t root(NamespaceId ns, uint32_t generation) const;
   // out[i] = chain over tokens [0, (i + 1) * block_size) after `chain`; returns the last one.
   uint64_t blocks(uint64_t chain, const int32_t* tokens, size_t block_size, size_t num_blocks,
                   uint64_t* out) const;

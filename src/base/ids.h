@@ -6,6 +6,30 @@
 
 namespace kvc {
 
+// An index of one kind: it reads as a number, and a number may become one; an index of another kind does not.
+template <typename Kind>
+class IndexOf {
+ public:
+  constexpr IndexOf() = default;
+  constexpr IndexOf(uint32_t value) : value_(value) {}
+  constexpr operator uint32_t() const { return value_; }
+  constexpr IndexOf& operator++() { return ++value_, *this; }
+
+ private:
+  uint32_t value_;
+};
+
+using NamespaceId =
+    IndexOf<struct NamespaceKind>;  // in the table of namespaces: what callers have is a handle
+using GroupIndex = IndexOf<struct GroupKind>;
+using PoolIndex = IndexOf<struct PoolKind>;
+using ClassIndex = IndexOf<struct ClassKind>;  // of a namespace with a quota; 0 = all others
+
+template <typename Kind>
+constexpr uint32_t raw(IndexOf<Kind> index) {
+  return index;
+}
+
 enum class BlockId : int32_t {};
 enum class NodeId : int32_t {};
 
@@ -18,6 +42,6 @@ constexpr int32_t raw(NodeId id) { return static_cast<int32_t>(id); }
 constexpr bool is_block(BlockId id) { return raw(id) >= 0; }
 constexpr bool is_node(NodeId id) { return raw(id) >= 0; }
 
-constexpr NodeId root_of(uint32_t ns) { return NodeId{~static_cast<int32_t>(ns)}; }
+constexpr NodeId root_of(NamespaceId ns) { return NodeId{~static_cast<int32_t>(ns)}; }
 
 }  // namespace kvc

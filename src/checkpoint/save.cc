@@ -232,7 +232,7 @@ class Save {
     });
   }
 
-  bool is_page_of(const Manifest::Page& page, uint32_t group) const {
+  bool is_page_of(const Manifest::Page& page, GroupIndex group) const {
     const uint64_t bytes = manifest_.groups[group].part_bytes;
     return page.compressed == 1 ? codec_.table != nullptr && page.stored_bytes < bytes
                                 : page.compressed == 0 && page.stored_bytes == bytes;

@@ -170,8 +170,8 @@ void SimulatedEngine::create_manager(uint64_t longest) {
     config.pools = model.pools.data(), config.num_pools = model.pools.size();
   }
   manager_.reset(ask<kvc_manager*>(kvc_manager_create, &config));
-  const auto room_of = [&](uint32_t pool) {
-    return ask<kvc_pool_info>(kvc_manager_pool_info, manager_.get(), pool).num_blocks * options_.block_size;
+  const auto room_of = [&](uint32_t index) {
+    return ask<kvc_pool_info>(kvc_manager_pool_info, manager_.get(), index).num_blocks * options_.block_size;
   };
   if (model.groups.empty()) room_ = room_of(0);
   for (const kvc_group_config& group : model.groups)

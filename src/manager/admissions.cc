@@ -192,7 +192,7 @@ void Admissions::count_first(const Request& request, const AdmissionPlan& plan) 
     curves_.admit(request, hit_limit(request), request.next_full != UINT32_MAX);
 }
 
-uint64_t Admissions::num_admitted_of(uint32_t ns) const {
+uint64_t Admissions::num_admitted_of(NamespaceId ns) const {
   uint64_t admitted = 0;
   for (size_t i = 0; i < requests_.size(); ++i) {
     const Request& request = requests_.at(i);

@@ -27,7 +27,7 @@ class Admissions : public RequestPart {
   }
 
   const uint64_t& num_admitted() const { return num_admitted_; }
-  uint64_t num_admitted_of(uint32_t ns) const;
+  uint64_t num_admitted_of(NamespaceId ns) const;
   // Whether requests are admitted that could give blocks of this one's share back.
   bool has_others(const Request& request) const {
     return blocks_.shares().num_admitted(request.ns, num_admitted_) != 0;

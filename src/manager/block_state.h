@@ -12,7 +12,7 @@
 namespace kvc {
 
 // No namespace: an external holder.
-inline constexpr uint32_t kNoNamespace = UINT32_MAX;
+inline constexpr NamespaceId kNoNamespace{UINT32_MAX};
 
 struct BlockState {
   BlockState(const Shape& of, Arena& in, EventRing& ring, Counters& counted)
@@ -20,8 +20,8 @@ struct BlockState {
   [[nodiscard]] bool create(Memory& memory, const Env& env, IdTag tag, uint64_t secret);
 
   // The class of a namespace; 0 if it has no quota.
-  uint32_t class_of(uint32_t ns) const {
-    return quotas.on() && ns != kNoNamespace ? namespaces[ns].quota : 0;
+  ClassIndex class_of(NamespaceId ns) const {
+    return quotas.on() && ns != kNoNamespace ? namespaces[ns].quota : ClassIndex{0};
   }
 
   const Shape& shape;

@@ -10,7 +10,7 @@ bool Blocks::create(Memory& memory, const Env& env, IdTag tag, uint64_t secret) 
   return s_.create(memory, env, tag, secret);
 }
 
-BlockId Blocks::take_copy(uint32_t group, uint32_t ns, bool written) {
+BlockId Blocks::take_copy(GroupIndex group, NamespaceId ns, bool written) {
   BlockId id;
   cached_.pop(group, ns, 1, &id);
   if (s_.zeroing.on()) s_.zeroing.overwrite(id, s_.namespaces.id(ns));
@@ -18,7 +18,7 @@ BlockId Blocks::take_copy(uint32_t group, uint32_t ns, bool written) {
   return id;
 }
 
-void Blocks::take_external(uint32_t group, size_t count, BlockId* out) {
+void Blocks::take_external(GroupIndex group, size_t count, BlockId* out) {
   cached_.pop(group, kNoNamespace, count, out);
   if (s_.zeroing.on()) s_.zeroing.hand_over(out, count, Zeroing::kExternal);
   for (size_t i = 0; i < count; ++i) {
@@ -27,7 +27,7 @@ void Blocks::take_external(uint32_t group, size_t count, BlockId* out) {
   }
 }
 
-void Blocks::hold_run(uint32_t group, const NodeId* path, size_t count, uint32_t ns, BlockId* out) {
+void Blocks::hold_run(GroupIndex group, const NodeId* path, size_t count, NamespaceId ns, BlockId* out) {
   const bool plain = !s_.quotas.on() && s_.pool.filling().size() == 0;
   BlockPool::LruLeaver leaver(s_.pool, s_.shape.groups[group].pool);
   for (size_t i = 0; i < count; ++i) {
@@ -42,7 +42,7 @@ void Blocks::hold_run(uint32_t group, const NodeId* path, size_t count, uint32_t
   s_.namespaces.cached(ns, s_.shape.groups[group].pool) -= leaver.count();
 }
 
-void Blocks::release(BlockId id, Keep keep, uint32_t ns, bool stale) {
+void Blocks::release(BlockId id, Keep keep, NamespaceId ns, bool stale) {
   Block& block = s_.pool[id];
   if (!drop_ref(block)) return;
   if (keep == Keep::kNot && is_node(block.node)) cached_.detach(id);
@@ -66,9 +66,9 @@ void Blocks::take_back(BlockId id) {
 }
 
 // While no step is in flight, published sole copies go to LRU in one sweep.
-void Blocks::release_run(uint32_t group, const BlockId* blocks, size_t begin, size_t end, uint32_t ns) {
+void Blocks::release_run(GroupIndex group, const BlockId* blocks, size_t begin, size_t end, NamespaceId ns) {
   constexpr size_t kAhead = 8;
-  const uint32_t pool = s_.shape.groups[group].pool;
+  const PoolIndex pool = s_.shape.groups[group].pool;
   const bool sweeps = !fencing() && !s_.pool.shelves().on();
   for (size_t j = end; j != begin;) {
     {
@@ -117,7 +117,7 @@ void Blocks::settle(BlockId id) {
   }
 }
 
-void Blocks::settle_published(BlockId id, uint32_t ns, bool stale) {
+void Blocks::settle_published(BlockId id, NamespaceId ns, bool stale) {
   const Block& block = s_.pool[id];
   if (stale) {
     cached_.detach(id);

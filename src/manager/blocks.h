@@ -56,7 +56,7 @@ class Blocks {
   // ---- taking and holding
 
   // Takes blocks for requests of a namespace. The group's pool must have `count` available.
-  void take(uint32_t group, uint32_t ns, size_t count, BlockId* out) {
+  void take(GroupIndex group, NamespaceId ns, size_t count, BlockId* out) {
     cached_.pop(group, ns, count, out);
     if (s_.zeroing.on()) [[unlikely]]
       s_.zeroing.hand_over(out, count, s_.namespaces.id(ns));
@@ -66,8 +66,8 @@ class Blocks {
     s_.pool.filling().begin(copy, s_.pool.filling().step(source));
   }
   // Takes one block that a copy will overwrite.
-  BlockId take_copy(uint32_t group, uint32_t ns, bool written);
-  void take_external(uint32_t group, size_t count, BlockId* out);
+  BlockId take_copy(GroupIndex group, NamespaceId ns, bool written);
+  void take_external(GroupIndex group, size_t count, BlockId* out);
 
   // Adds a request's hold to a block that another request holds.
   void share(BlockId id) { s_.pool.add_ref(s_.pool[id]); }
@@ -77,7 +77,7 @@ class Blocks {
     s_.pool.add_ref(s_.pool[id]);
   }
   // The same for a group's blocks at positions of a namespace, which come to out[0, count).
-  void hold_run(uint32_t group, const NodeId* path, size_t count, uint32_t ns, BlockId* out);
+  void hold_run(GroupIndex group, const NodeId* path, size_t count, NamespaceId ns, BlockId* out);
   // Ends a hold that share() or hold() added, and that was not the last: no trace is left.
   void unshare(BlockId id) { s_.pool.drop_ref(s_.pool[id]); }
   void hold_external(BlockId id) {
@@ -108,9 +108,9 @@ class Blocks {
 
   // Ends a request's hold. If it was the last, the block goes to FENCED, LRU or FREE, as it is to be kept.
   // `ns` and `stale` are those of the block's node, if it has one.
-  void release(BlockId id, Keep keep, uint32_t ns, bool stale);
+  void release(BlockId id, Keep keep, NamespaceId ns, bool stale);
   // The same for blocks[begin, end) of a group, from the end on, all of the current epoch.
-  void release_run(uint32_t group, const BlockId* blocks, size_t begin, size_t end, uint32_t ns);
+  void release_run(GroupIndex group, const BlockId* blocks, size_t begin, size_t end, NamespaceId ns);
   // Ends the hold of a copy on its source.
   void release_source(BlockId id) {
     if (drop_ref(s_.pool[id])) place(id);
@@ -187,7 +187,7 @@ class Blocks {
   void settle(BlockId id);
   void settle_fenced(uint64_t step_id);
   void take_back(BlockId id);
-  void settle_published(BlockId id, uint32_t ns, bool stale);
+  void settle_published(BlockId id, NamespaceId ns, bool stale);
 
   BlockState s_;
   CachedBlocks cached_{s_};

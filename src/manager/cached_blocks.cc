@@ -3,16 +3,9 @@
 
 namespace kvc {
 
-// Detaches a block of LRU and counts it; it stays in the list. `plain`: the tree is plain, and no quotas are
-// on.
-void CachedBlocks::evict(BlockId victim, bool plain) {
+void CachedBlocks::evict(BlockId victim) {
   Block& block = s_.pool[victim];
   const Node& node = s_.tree[block.node];
-  if (plain && block.next_copy == victim && !s_.tree.stale(node)) {
-    --s_.namespaces.cached(node.ns, block.pool);
-    ++s_.counters.evictions;
-    return s_.tree.detach_only(std::exchange(block.node, kNoNode));
-  }
   if (s_.tree.stale(node)) [[unlikely]] {
     --s_.pool.counts(block.pool).stale;
   } else {
@@ -38,10 +31,10 @@ size_t CachedBlocks::evict_oldest(size_t first, size_t end, size_t max_blocks) {
   return s_.counters.evictions - before;
 }
 
-void CachedBlocks::pop(uint32_t group, uint32_t ns, size_t count, BlockId* out) {
+void CachedBlocks::pop(GroupIndex group, NamespaceId ns, size_t count, BlockId* out) {
   if (s_.quotas.on()) [[unlikely]]
     return pop_share(group, ns, count, out);
-  const uint32_t pool = s_.shape.groups[group].pool;
+  const PoolIndex pool = s_.shape.groups[group].pool;
   const auto group_byte = static_cast<uint8_t>(group);
   size_t i = s_.pool.pop_free(pool, group_byte, count, out);
   if (i == count) return;
@@ -49,18 +42,29 @@ void CachedBlocks::pop(uint32_t group, uint32_t ns, size_t count, BlockId* out) 
     return pop_victims(group, count - i, out + i);
 
   const bool plain = s_.tree.is_plain();
+  BlockState& s = s_;
+  const auto evict_only = [&s](BlockId victim) {  // evict() of the only block of a position in a plain tree
+    Block& block = s.pool[victim];
+    const Node& node = s.tree[block.node];
+    if (block.next_copy != victim || s.tree.stale(node)) return false;
+    --s.namespaces.cached(node.ns, block.pool);
+    ++s.counters.evictions;
+    s.tree.detach_only(std::exchange(block.node, kNoNode));
+    return true;
+  };
   BlockPool::LruTaker lru(s_.pool, pool, group_byte);
   for (; i < count; ++i) {
     const BlockId victim = out[i] = lru.head();
     look_ahead(pool, victim);
-    evict(victim, plain);
+    if (!plain || !evict_only(victim)) evict(victim);
     lru.take();
   }
 }
 
 // At its maximum a namespace evicts its own blocks, so that its cache costs nobody else anything.
-void CachedBlocks::pop_share(uint32_t group, uint32_t ns, size_t count, BlockId* out) {
-  const uint32_t pool = s_.shape.groups[group].pool, cls = s_.class_of(ns);
+void CachedBlocks::pop_share(GroupIndex group, NamespaceId ns, size_t count, BlockId* out) {
+  const PoolIndex pool = s_.shape.groups[group].pool;
+  const ClassIndex cls = s_.class_of(ns);
   const uint64_t payer = ns == kNoNamespace ? kNoPayer : s_.namespaces.id(ns),
                  max = s_.quotas.share(cls, pool).max;
   for (size_t i = 0; i < count; ++i) {
@@ -76,7 +80,7 @@ void CachedBlocks::pop_share(uint32_t group, uint32_t ns, size_t count, BlockId*
 }
 
 // Evicts cached blocks of a class until it has `most` blocks, or none is cached.
-void CachedBlocks::keep_to_maximum(uint32_t cls, uint32_t pool, uint64_t most) {
+void CachedBlocks::keep_to_maximum(ClassIndex cls, PoolIndex pool, uint64_t most) {
   const Quotas::Share& share = s_.quotas.share(cls, pool);
   const uint64_t own = uint64_t{1} << cls;
   while (share.used() > most && share.cached != 0) {
@@ -85,7 +89,7 @@ void CachedBlocks::keep_to_maximum(uint32_t cls, uint32_t pool, uint64_t most) {
   }
 }
 
-bool CachedBlocks::evict_for_node(uint32_t ns) {
+bool CachedBlocks::evict_for_node(NamespaceId ns) {
   if (!s_.shape.has_hints()) return false;
   constexpr size_t kMost = 256;  // victims
   size_t evicted = 0;
@@ -104,7 +108,7 @@ bool CachedBlocks::evict_for_node(uint32_t ns) {
 
 // Evicts a victim of the pool with the most cached blocks, and what else is cached at its position, as far as
 // the namespace may. False if there is no victim.
-bool CachedBlocks::evict_position(uint32_t ns) {
+bool CachedBlocks::evict_position(NamespaceId ns) {
   const auto evictable = [&](uint32_t p) {
     return s_.quotas.on() ? s_.quotas.evictable(s_.class_of(ns), p) : Shelves::kAllClasses;
   };
@@ -137,7 +141,7 @@ void CachedBlocks::free(BlockId id) {
 }
 
 // What a reset left in LRU is not worth moving.
-void CachedBlocks::free_stale(uint32_t pool) {
+void CachedBlocks::free_stale(PoolIndex pool) {
   for (uint32_t list = 0; list < s_.pool.shelves().num_lists(); ++list) {
     for (BlockId id = s_.pool.lru_head(pool, list); !s_.pool.at_end(id) && s_.pool.counts(pool).stale != 0;) {
       const BlockId next = s_.pool[id].next;
@@ -147,8 +151,8 @@ void CachedBlocks::free_stale(uint32_t pool) {
   }
 }
 
-void CachedBlocks::pop_victims(uint32_t group, size_t count, BlockId* out) {
-  const uint32_t pool = s_.shape.groups[group].pool;
+void CachedBlocks::pop_victims(GroupIndex group, size_t count, BlockId* out) {
+  const PoolIndex pool = s_.shape.groups[group].pool;
   for (size_t i = 0; i < count; ++i) {
     out[i] = victim(pool);
     look_ahead(pool, out[i]);
@@ -159,19 +163,20 @@ void CachedBlocks::pop_victims(uint32_t group, size_t count, BlockId* out) {
 
 // What a reset left behind is as good as free, however often it was used: it leaves before any block that a
 // hit can use, as far as it stands first in its list.
-BlockId CachedBlocks::victim(uint32_t pool, uint64_t classes) {
+BlockId CachedBlocks::victim(PoolIndex pool, uint64_t classes) {
   const BlockId stale = stale_head(pool, Shelves::kAllClasses);
   return is_block(stale) ? stale : s_.pool.victim(pool, classes);
 }
 
-BlockId CachedBlocks::stale_head(uint32_t pool, uint64_t classes) {
+BlockId CachedBlocks::stale_head(PoolIndex pool, uint64_t classes) {
   if (!s_.pool.shelves().on() || s_.pool.counts(pool).stale == 0) return kNoBlock;
   return s_.pool.shelves().find_head(pool, classes,
                                      [&](BlockId id) { return s_.tree.stale(s_.tree[s_.pool[id].node]); });
 }
 
 Place CachedBlocks::place_of(NodeId node) const {
-  const uint32_t cls = s_.class_of(s_.tree[node].ns), level = level_of(node);
+  const ClassIndex cls = s_.class_of(s_.tree[node].ns);
+  const uint32_t level = level_of(node);
   if (s_.pool.shelves().num_shelves() == 1) return {cls, level, 0};
   return {cls, level,
           s_.shape.policy->shelf(
@@ -189,14 +194,14 @@ uint32_t CachedBlocks::num_missing(NodeId node) const {
 
 void CachedBlocks::detach_and_sort(BlockId id) {
   const NodeId node = s_.pool[id].node;
-  const uint32_t group = s_.pool[id].group;
+  const GroupIndex group = s_.pool[id].group;
   s_.tree.detach(id);
   if (s_.shape.policy->moves_fragments && s_.pool.shelves().num_shelves() != 1) find_fragments(node, group);
 }
 
 // A position lost a block of a group, perhaps its first one. What is cached there comes to another shelf.
 // Stale blocks stay where they are: free_stale() walks along the shelves.
-void CachedBlocks::find_fragments(NodeId node, uint32_t group) {
+void CachedBlocks::find_fragments(NodeId node, GroupIndex group) {
   const uint32_t bit = 1u << group;
   if (((s_.shape.full_groups | s_.shape.cross_groups) & bit) == 0) return;
   if (!s_.tree.alive(node) || s_.tree.stale(s_.tree[node])) return;
@@ -204,7 +209,7 @@ void CachedBlocks::find_fragments(NodeId node, uint32_t group) {
   each(node, [&](BlockId id) { s_.pool.shelves().reshelve(id, place_of(node)); });
 }
 
-void CachedBlocks::renew(NodeId node, uint32_t group) {
+void CachedBlocks::renew(NodeId node, GroupIndex group) {
   BlockId id = s_.tree.block_of(node, group);
   if (is_block(id) && s_.pool[id].list != List::kLru) id = s_.tree.copies().idle(id);
   if (!is_block(id)) return;

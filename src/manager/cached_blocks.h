@@ -15,7 +15,7 @@ class CachedBlocks {
   explicit CachedBlocks(BlockState& state) : s_(state) {}
 
   // Takes blocks for a group's requests of a namespace, or for an external holder (kNoNamespace).
-  void pop(uint32_t group, uint32_t ns, size_t count, BlockId* out);
+  void pop(GroupIndex group, NamespaceId ns, size_t count, BlockId* out);
   // A published block that nobody holds comes to LRU.
   void push(BlockId id) {
     if (s_.pool.shelves().on()) [[unlikely]]
@@ -26,7 +26,7 @@ class CachedBlocks {
       s_.pool.push_lru(id);
   }
   // What is cached of a group at a position comes to the end of its list, as if it were released now.
-  void renew(NodeId node, uint32_t group);
+  void renew(NodeId node, GroupIndex group);
   // Where a block of a position waits, if there are several lists; the level is 0 without hints.
   Place place_of(NodeId node) const;
   uint32_t level_of(NodeId node) const {
@@ -51,19 +51,19 @@ class CachedBlocks {
   void free_evicted(BlockId victim);
   void free(BlockId id);
   // The block of some classes that leaves first.
-  BlockId victim(uint32_t pool, uint64_t classes = Shelves::kAllClasses);
+  BlockId victim(PoolIndex pool, uint64_t classes = Shelves::kAllClasses);
   // Evicts up to `max_blocks` cached blocks of the pools [first, end) and returns how many.
   size_t evict_oldest(size_t first, size_t end, size_t max_blocks);
   // With hints a position may lose its block before those behind it, which then keep its node. So if all
   // nodes are in use, victims leave until there is one for a namespace. False if that does not help.
-  bool evict_for_node(uint32_t ns);
+  bool evict_for_node(NamespaceId ns);
   // Evicts a victim of the pool with the most cached blocks, and what else is cached at its position, as far
   // as the namespace may. False if there is no victim.
-  bool evict_position(uint32_t ns);
+  bool evict_position(NamespaceId ns);
   // Evicts cached blocks of a class until it has `most` blocks, or none is cached.
-  void keep_to_maximum(uint32_t cls, uint32_t pool, uint64_t most);
+  void keep_to_maximum(ClassIndex cls, PoolIndex pool, uint64_t most);
   // Frees what resets have left behind.
-  void free_stale(uint32_t pool);
+  void free_stale(PoolIndex pool);
 
  private:
   struct Coming {  // a block that will probably be evicted, as far as it is known
@@ -78,15 +78,16 @@ class CachedBlocks {
   };
 
   // With quotas; with several lists.
-  [[gnu::noinline]] void pop_share(uint32_t group, uint32_t ns, size_t count, BlockId* out);
-  [[gnu::noinline]] void pop_victims(uint32_t group, size_t count, BlockId* out);
-  BlockId stale_head(uint32_t pool, uint64_t classes);
+  [[gnu::noinline]] void pop_share(GroupIndex group, NamespaceId ns, size_t count, BlockId* out);
+  [[gnu::noinline]] void pop_victims(GroupIndex group, size_t count, BlockId* out);
+  BlockId stale_head(PoolIndex pool, uint64_t classes);
   void shelve(BlockId id);
   uint32_t num_missing(NodeId node) const;
-  void find_fragments(NodeId node, uint32_t group);
+  void find_fragments(NodeId node, GroupIndex group);
   [[gnu::noinline]] void detach_and_sort(BlockId id);
-  void look_ahead(uint32_t pool, BlockId victim);
-  void evict(BlockId victim, bool plain = false);
+  void look_ahead(PoolIndex pool, BlockId victim);
+  // Detaches a block of LRU and counts it; it stays in the list.
+  void evict(BlockId victim);
 
   BlockState& s_;
   LookAhead ahead_[kMaxPools] = {};
@@ -95,7 +96,7 @@ class CachedBlocks {
 // Fetches the blocks that will be evicted next in stages, each when the one before has arrived: the block,
 // its node, the node's bucket, the chain that it ends. The stages go on from call to call. All are hints: a
 // block may have another node by then, or none.
-inline void CachedBlocks::look_ahead(uint32_t pool, BlockId victim) {
+inline void CachedBlocks::look_ahead(PoolIndex pool, BlockId victim) {
   constexpr uint32_t kNode = 10, kBucket = 18, kChain = 25;
   LookAhead& ahead = ahead_[pool];
   const uint32_t now = ahead.count++;

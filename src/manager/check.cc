@@ -419,16 +419,16 @@ class Checker {
     }) == KVC_OK;
   }
 
-  kvc_status namespace_of(uint32_t ns) {
+  kvc_status namespace_of(NamespaceId ns) {
     const Namespace& entry = s_.namespaces()[ns];
-    KVC_CHECK(entry.num_nodes == nodes_of_[ns], "namespace %u has %u nodes, %u counted", ns, nodes_of_[ns],
+    KVC_CHECK(entry.num_nodes == nodes_of_[ns], "namespace %u has %u nodes, %u counted", raw(ns), nodes_of_[ns],
               entry.num_nodes);
-    KVC_CHECK(children_are_linked(root_of(ns)), "the first positions of namespace %u are broken", ns);
-    KVC_CHECK(entry.users == users_[ns], "namespace %u has %u users, %u counted", ns, users_[ns],
+    KVC_CHECK(children_are_linked(root_of(ns)), "the first positions of namespace %u are broken", raw(ns));
+    KVC_CHECK(entry.users == users_[ns], "namespace %u has %u users, %u counted", raw(ns), users_[ns],
               entry.users);
     for (size_t p = 0; p < shape_.num_pools; ++p) {
       KVC_CHECK(s_.namespaces().cached(ns, p) == cached(ns, p),
-                "namespace %u has %llu cached blocks in pool %zu, %llu counted", ns, ull(cached(ns, p)), p,
+                "namespace %u has %llu cached blocks in pool %zu, %llu counted", raw(ns), ull(cached(ns, p)), p,
                 ull(s_.namespaces().cached(ns, p)));
     }
     return KVC_OK;
@@ -445,14 +445,15 @@ class Checker {
                 "block %d is of class %u, which nobody has", raw(id), cls);
       const uint64_t payer = quotas.payer(id);
       const bool open = payer != kNoPayer && s_.namespaces().is_open(payer);
-      const uint32_t wanted = open ? s_.blocks.shares().class_of(payer == 0 ? 0 : handle_index(payer)) : 0;
+      const uint32_t wanted =
+          open ? raw(s_.blocks.shares().class_of(payer == 0 ? 0 : handle_index(payer))) : 0;
       const bool stale = block.list == List::kLru && tree_.stale(tree_[block.node]);
       KVC_CHECK(cls == wanted || stale, "block %d is of class %u, its namespace of %u", raw(id), cls, wanted);
       if (block.list == List::kLru) {
         found[cls].cached += !stale;
         KVC_CHECK(stale || s_.blocks.shares().class_of(tree_[block.node].ns) == cls,
                   "block %d is cached for a namespace of class %u, and counts for class %u", raw(id),
-                  s_.blocks.shares().class_of(tree_[block.node].ns), cls);
+                  raw(s_.blocks.shares().class_of(tree_[block.node].ns)), cls);
       } else {
         ++found[cls].held;
         found[cls].fenced += block.list == List::kFenced;
@@ -501,13 +502,13 @@ class Checker {
       KVC_CHECK(tenant.admitted == admitted_of_[cls], "class %u has %llu admitted requests, %llu counted",
                 cls, ull(admitted_of_[cls]), ull(tenant.admitted));
       KVC_CHECK(cls == 0 || !tenant.taken || s_.namespaces()[tenant.ns].quota == cls,
-                "class %u belongs to namespace %u, which has class %u", cls, tenant.ns,
-                s_.namespaces()[tenant.ns].quota);
+                "class %u belongs to namespace %u, which has class %u", cls, raw(tenant.ns),
+                raw(s_.namespaces()[tenant.ns].quota));
     }
     return KVC_OK;
   }
 
-  size_t& cached(uint32_t ns, size_t pool) { return cached_[ns * shape_.num_pools + pool]; }
+  size_t& cached(NamespaceId ns, size_t pool) { return cached_[ns * shape_.num_pools + pool]; }
 
   const StateReader& s_;
   const BlockPool& pool_;

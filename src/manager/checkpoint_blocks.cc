@@ -57,7 +57,7 @@ void CheckpointBlocks::end_reading(const Reading& reading) {
     blocks_.fence(reading.block);
 }
 
-void CheckpointBlocks::take_for_contents(uint32_t pool, size_t count, BlockId* out) {
+void CheckpointBlocks::take_for_contents(PoolIndex pool, size_t count, BlockId* out) {
   const size_t taken = s_.pool.pop_free(pool, 0, count, out);
   for (size_t i = 0; i < taken; ++i) {
     Block& block = s_.pool[out[i]];

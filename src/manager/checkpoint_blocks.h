@@ -23,7 +23,7 @@ class CheckpointBlocks {
 
   // Blocks of an empty pool for contents to come, as held externally by nobody: all of them come first to
   // take_all(), others by give_back(), which makes them the first to be taken.
-  void take_for_contents(uint32_t pool, size_t count, BlockId* out);
+  void take_for_contents(PoolIndex pool, size_t count, BlockId* out);
   void give_back(BlockId id);
   // Positions::carry_external() attaches one; this makes it a cached one.
   void end_taken(BlockId id) { blocks_.release_external(id); }

@@ -10,7 +10,7 @@ BlockId block_at(uint64_t index) { return BlockId{static_cast<int32_t>(index)}; 
 
 // Moves blocks from `begin` on down, the highest first, to the lowest free ones.
 template <typename Movable>
-size_t Compactor::move_down(uint32_t pool, uint64_t begin, Movable&& movable, kvc_block_copy* moves,
+size_t Compactor::move_down(PoolIndex pool, uint64_t begin, Movable&& movable, kvc_block_copy* moves,
                             size_t capacity) {
   uint64_t low = s_.pool.counts(pool).first,
            high = s_.pool.first_unopened(pool);  // outside [low, high): done
@@ -29,7 +29,7 @@ size_t Compactor::move_down(uint32_t pool, uint64_t begin, Movable&& movable, kv
   return num_moves;
 }
 
-size_t Compactor::compact(uint32_t pool, kvc_block_copy* moves, size_t capacity) {
+size_t Compactor::compact(PoolIndex pool, kvc_block_copy* moves, size_t capacity) {
   cached_.free_stale(pool);
   const auto movable = [](const Block& block) {
     return block.list == List::kLru || (block.refs != 0 && block.external == 0 && block.pins == 0);
@@ -37,7 +37,7 @@ size_t Compactor::compact(uint32_t pool, kvc_block_copy* moves, size_t capacity)
   return move_down(pool, 0, movable, moves, capacity);
 }
 
-kvc_status Compactor::check_shrink(uint32_t pool, uint64_t size, size_t capacity, size_t* most_moves) const {
+kvc_status Compactor::check_shrink(PoolIndex pool, uint64_t size, size_t capacity, size_t* most_moves) const {
   const PoolCounts& counts = s_.pool.counts(pool);
   const uint64_t null_blocks = s_.shape.null_blocks(pool);
   const uint64_t promised = s_.quotas.on() ? s_.quotas.lacking(pool) : 0;
@@ -45,7 +45,7 @@ kvc_status Compactor::check_shrink(uint32_t pool, uint64_t size, size_t capacity
     return fail(KVC_ERROR_NO_SPACE,
                 "num_blocks is %llu; %llu blocks of pool %u are held and %llu promised to quotas: give at "
                 "least %llu, or free or preempt requests, end pins and holds, or lower minimums",
-                ull(size) + null_blocks, ull(counts.held()), pool, ull(promised),
+                ull(size) + null_blocks, ull(counts.held()), raw(pool), ull(promised),
                 ull(counts.held()) + promised + null_blocks);
   }
   size_t moving = 0;
@@ -66,7 +66,7 @@ kvc_status Compactor::check_shrink(uint32_t pool, uint64_t size, size_t capacity
 
 // What remains is never more than what quotas promise: while something must leave, a class that has more than
 // its minimum has cached blocks.
-size_t Compactor::shrink(uint32_t pool, uint64_t size, kvc_block_copy* moves) {
+size_t Compactor::shrink(PoolIndex pool, uint64_t size, kvc_block_copy* moves) {
   cached_.free_stale(pool);
   const PoolCounts& counts = s_.pool.counts(pool);
   while (counts.held() + counts.lru > size)
@@ -75,12 +75,12 @@ size_t Compactor::shrink(uint32_t pool, uint64_t size, kvc_block_copy* moves) {
   return move_down(pool, counts.first + size, movable, moves, counts.size - size);
 }
 
-void Compactor::end_shrink(uint32_t pool, uint64_t size) {
+void Compactor::end_shrink(PoolIndex pool, uint64_t size) {
   s_.pool.resize(pool, size);
   s_.pool.sort_free(pool);
 }
 
-void Compactor::follow_moves(uint32_t pool, BlockId* entries, size_t count) const {
+void Compactor::follow_moves(PoolIndex pool, BlockId* entries, size_t count) const {
   for (size_t i = 0; i < count; ++i) {
     if (is_block(entries[i]) && s_.pool[entries[i]].pool == pool && s_.pool[entries[i]].list == List::kFree)
       entries[i] = s_.pool.moved_to(entries[i]);

@@ -9,13 +9,13 @@ namespace kvc {
 
 static_assert(kMaxCurves == KVC_MAX_CURVES);
 
-size_t Curves::find(uint32_t ns) const {
+size_t Curves::find(NamespaceId ns) const {
   size_t i = 0;
   while (i < count_ && open_[i].ns != ns) ++i;
   return i;
 }
 
-kvc_status Curves::find(uint32_t ns, const Curve** curve) const {
+kvc_status Curves::find(NamespaceId ns, const Curve** curve) const {
   const size_t i = find(ns);
   if (i == count_) {
     return fail(KVC_ERROR_NOT_FOUND, "%s no curve; open one with kvc_manager_open_curve",
@@ -25,7 +25,7 @@ kvc_status Curves::find(uint32_t ns, const Curve** curve) const {
   return KVC_OK;
 }
 
-kvc_status Curves::open(Memory& memory, uint32_t ns, const kvc_curve_config& config) {
+kvc_status Curves::open(Memory& memory, NamespaceId ns, const kvc_curve_config& config) {
   if (find(ns) != count_) {
     return fail(KVC_ERROR_BUSY, "%s a curve already; close it first",
                 ns == kAll ? "all namespaces together have" : "the namespace has");
@@ -53,14 +53,14 @@ void Curves::remove(size_t at) {
   memory_->release(curve, sizeof(Curve), alignof(Curve));
 }
 
-kvc_status Curves::close(uint32_t ns) {
+kvc_status Curves::close(NamespaceId ns) {
   const Curve* curve = nullptr;
   KVC_TRY(find(ns, &curve));
   remove(find(ns));
   return KVC_OK;
 }
 
-kvc_status Curves::read(uint32_t ns, const uint64_t* sizes, size_t num_sizes, double* rates) const {
+kvc_status Curves::read(NamespaceId ns, const uint64_t* sizes, size_t num_sizes, double* rates) const {
   const Curve* curve = nullptr;
   KVC_TRY(find(ns, &curve));
   for (size_t i = 0; i < num_sizes; ++i) {
@@ -77,7 +77,7 @@ kvc_status Curves::read(uint32_t ns, const uint64_t* sizes, size_t num_sizes, do
   return KVC_OK;
 }
 
-kvc_status Curves::info(uint32_t ns, kvc_curve_info* info) const {
+kvc_status Curves::info(NamespaceId ns, kvc_curve_info* info) const {
   const Curve* curve = nullptr;
   KVC_TRY(find(ns, &curve));
   info->sample_rate = curve->rate();
@@ -105,13 +105,13 @@ void Curves::admit(const Request& request, size_t readable, bool publishes) {
   }
 }
 
-void Curves::grow(uint32_t ns, const uint64_t* keys, size_t num_keys) {
+void Curves::grow(NamespaceId ns, const uint64_t* keys, size_t num_keys) {
   for (size_t i = 0; i < count_; ++i) {
     if (open_[i].ns == ns || open_[i].ns == kAll) open_[i].curve->grow(keys, num_keys, ns);
   }
 }
 
-void Curves::forget(uint32_t ns) {
+void Curves::forget(NamespaceId ns) {
   for (size_t i = 0; i < count_; ++i) {
     if (ns == kAll || open_[i].ns == ns) {
       open_[i].curve->forget_all();
@@ -121,7 +121,7 @@ void Curves::forget(uint32_t ns) {
   }
 }
 
-void Curves::drop(uint32_t ns) {
+void Curves::drop(NamespaceId ns) {
   if (find(ns) != count_) remove(find(ns));
   forget(ns);
 }

@@ -26,27 +26,27 @@ class Curves {
 
   bool empty() const { return count_ == 0; }
   // `config` is complete.
-  kvc_status open(Memory& memory, uint32_t ns, const kvc_curve_config& config);
-  kvc_status close(uint32_t ns);
-  kvc_status read(uint32_t ns, const uint64_t* sizes, size_t num_sizes, double* rates) const;
-  kvc_status info(uint32_t ns, kvc_curve_info* info) const;
+  kvc_status open(Memory& memory, NamespaceId ns, const kvc_curve_config& config);
+  kvc_status close(NamespaceId ns);
+  kvc_status read(NamespaceId ns, const uint64_t* sizes, size_t num_sizes, double* rates) const;
+  kvc_status info(NamespaceId ns, kvc_curve_info* info) const;
 
   // The first admission of a request, which could have hit `readable` positions.
   void admit(const Request& request, size_t readable, bool publishes);
   // Positions that a request publishes behind its prompt.
-  void grow(uint32_t ns, const uint64_t* keys, size_t num_keys);
+  void grow(NamespaceId ns, const uint64_t* keys, size_t num_keys);
   // A namespace has lost its cached positions; kAll: every one has.
-  void forget(uint32_t ns);
+  void forget(NamespaceId ns);
   // The namespace is closed.
-  void drop(uint32_t ns);
+  void drop(NamespaceId ns);
 
  private:
   struct Open {
-    uint32_t ns;
+    NamespaceId ns;
     Curve* curve;
   };
-  size_t find(uint32_t ns) const;
-  kvc_status find(uint32_t ns, const Curve** curve) const;
+  size_t find(NamespaceId ns) const;
+  kvc_status find(NamespaceId ns, const Curve** curve) const;
   void remove(size_t at);
 
   Memory* memory_ = nullptr;

@@ -15,7 +15,7 @@ uint64_t content(uint64_t parent, const Node& node, const int32_t* tokens, uint3
   return hash.value();
 }
 
-void add_namespace(const StateReader& state, uint32_t ns, DigestHash& out) {
+void add_namespace(const StateReader& state, NamespaceId ns, DigestHash& out) {
   const Namespace& entry = state.namespaces()[ns];
   out.add(state.namespaces().epoch(ns));
   out.add(entry.opens);

@@ -3,7 +3,7 @@
 
 namespace kvc {
 
-kvc_status ExternalBlocks::acquire(uint32_t group, int32_t* blocks, size_t num_blocks) {
+kvc_status ExternalBlocks::acquire(GroupIndex group, int32_t* blocks, size_t num_blocks) {
   Demand demand(shape_.num_pools);
   Least least(shape_.num_pools);
   demand.blocks[shape_.groups[group].pool] = least.blocks[shape_.groups[group].pool] = num_blocks;
@@ -20,14 +20,14 @@ kvc_status ExternalBlocks::acquire(uint32_t group, int32_t* blocks, size_t num_b
   return KVC_OK;
 }
 
-kvc_status ExternalBlocks::check_token_group(uint32_t group) const {
+kvc_status ExternalBlocks::check_token_group(GroupIndex group) const {
   if (group < shape_.num_token_groups) return KVC_OK;
   return fail(KVC_ERROR_UNSUPPORTED,
               "group %u is a cross group, whose blocks have no prefix; requests share them by cross_digest",
-              group);
+              raw(group));
 }
 
-kvc_status ExternalBlocks::acquire_prefix(LookupScratch& scratch, uint32_t group, int32_t* blocks,
+kvc_status ExternalBlocks::acquire_prefix(LookupScratch& scratch, GroupIndex group, int32_t* blocks,
                                           size_t capacity, size_t* count) {
   KVC_TRY(check_token_group(group));
   Prompt prompt;
@@ -82,16 +82,16 @@ kvc_status ExternalBlocks::begin_entries(const int32_t* blocks, size_t num_block
   return KVC_OK;
 }
 
-kvc_status ExternalBlocks::check_publication(uint32_t group, const int32_t* blocks, size_t num_blocks,
+kvc_status ExternalBlocks::check_publication(GroupIndex group, const int32_t* blocks, size_t num_blocks,
                                              const NodeId* path, size_t known) {
-  const uint32_t pool = shape_.groups[group].pool;
+  const PoolIndex pool = shape_.groups[group].pool;
   for (size_t j = 0; j < num_blocks; ++j) {
     if (blocks[j] == -1) continue;
     const BlockId id{blocks[j]};
     const Block& block = blocks_.pool()[id];
     if (block.pool != pool) {
       return invalid("entry %zu: block %d is of pool %d, group %u takes from pool %u", j, blocks[j],
-                     block.pool, group, pool);
+                     block.pool, raw(group), raw(pool));
     }
     if (blocks_.positions().count_entry(id) > 1)
       return invalid("entry %zu: block %d is in the list twice", j, blocks[j]);
@@ -106,7 +106,7 @@ kvc_status ExternalBlocks::check_publication(uint32_t group, const int32_t* bloc
   return KVC_OK;
 }
 
-kvc_status ExternalBlocks::publish(LookupScratch& scratch, uint32_t group, const int32_t* blocks,
+kvc_status ExternalBlocks::publish(LookupScratch& scratch, GroupIndex group, const int32_t* blocks,
                                    size_t num_blocks) {
   KVC_TRY(check_token_group(group));
   while (num_blocks != 0 && blocks[num_blocks - 1] == -1) --num_blocks;  // they publish nothing

@@ -29,7 +29,7 @@ void Heads::hold(Request&, const AdmissionPlan& plan) {
     blocks_.hold(blocks_.tree().block_of(plan.head.node, g));
 }
 
-void Heads::copy(Request& request, uint32_t group, const AdmissionPlan& plan, CopyList& list) {
+void Heads::copy(Request& request, GroupIndex group, const AdmissionPlan& plan, CopyList& list) {
   BlockId& copy = request.groups[group].blocks.data[plan.slots.length];
   copy = blocks_.take_copy(group, request.ns, true);
   list.add(blocks_.tree().block_of(plan.head.node, group), copy);

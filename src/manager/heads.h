@@ -18,7 +18,7 @@ class Heads : public Feature {
   // What is copied is held before any block is taken.
   void hold(Request& request, const AdmissionPlan& plan);
   // The copy in a group's table, behind the hit.
-  void copy(Request& request, uint32_t group, const AdmissionPlan& plan, CopyList& list);
+  void copy(Request& request, GroupIndex group, const AdmissionPlan& plan, CopyList& list);
   void digest_record(const Request& request, DigestHash* out) const { out->add(request.num_cached); }
 };
 

@@ -26,7 +26,7 @@ kvc_status Requests::find(uint64_t id, bool must_be_admitted, Request** out) {
 }
 
 // An unused record, which counts as a user of its namespace until discard().
-kvc_status Requests::take_record(uint32_t ns, Request** out) {
+kvc_status Requests::take_record(NamespaceId ns, Request** out) {
   Request* request = table_.take();
   if (request == nullptr) {
     return fail(KVC_ERROR_LIMIT, "all %llu requests are in use; free some or raise max_requests",
@@ -42,7 +42,7 @@ kvc_status Requests::take_record(uint32_t ns, Request** out) {
 }
 
 kvc_status Requests::begin(const TokenSpan& prompt, const kvc_request_config& config, Request** out) {
-  uint32_t ns = 0;
+  NamespaceId ns{};
   KVC_TRY(blocks_.namespace_blocks().find_namespace(prompt.namespace_id, &ns));
   kvc_extra_key key;
   const size_t own_keys = config.cross_tokens != 0 && cross_key(config, &key);

@@ -13,7 +13,7 @@ namespace {
 
 // What a hit of lost.most positions lacks in a group that reaches less. All sinks below `alone` are there, so
 // one is missing exactly if `alone` is among them.
-uint8_t reason_of(const Shape& shape, const LostReuse& lost, uint32_t group) {
+uint8_t reason_of(const Shape& shape, const LostReuse& lost, GroupIndex group) {
   const uint32_t alone = lost.alone[group];
   if ((shape.state_groups >> group & 1) != 0) return KVC_LOST_STATE;
   const GroupShape& of = shape.groups[group];
@@ -32,7 +32,7 @@ uint32_t least_group(const Shape& shape, const LostReuse& lost) {
 struct Parts {
   uint64_t missing, disagreed;
 };
-Parts parts_of(const Shape& shape, const LostReuse& lost, uint32_t head, uint32_t group) {
+Parts parts_of(const Shape& shape, const LostReuse& lost, uint32_t head, GroupIndex group) {
   const uint64_t hit = uint64_t{lost.most - lost.positions} * shape.block_size + head;
   const uint64_t alone = std::max<uint64_t>(uint64_t{lost.alone[group]} * shape.block_size, hit);
   return {uint64_t{lost.most} * shape.block_size - alone, alone - hit};
@@ -41,7 +41,7 @@ Parts parts_of(const Shape& shape, const LostReuse& lost, uint32_t head, uint32_
 }  // namespace
 
 LostCause cause_of(const Shape& shape, const LostReuse& lost, uint32_t head) {
-  const uint32_t group = least_group(shape, lost);
+  const GroupIndex group = least_group(shape, lost);
   const Parts parts = parts_of(shape, lost, head, group);
   const bool agrees = parts.missing >= parts.disagreed;
   return {static_cast<uint8_t>(group), agrees ? reason_of(shape, lost, group) : uint8_t{KVC_LOST_AGREEMENT}};

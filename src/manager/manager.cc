@@ -102,7 +102,7 @@ kvc_status Manager::build() {
 
 kvc_status Manager::reset_namespace(uint64_t namespace_id) {
   return change([&](const ManagerParts&) -> kvc_status {
-    uint32_t ns = 0;
+    NamespaceId ns{};
     KVC_TRY(blocks_.namespace_blocks().reset_namespace(namespace_id, &ns));
     prompts_.drop_stale();
     requests_.curves().forget(ns);
@@ -128,9 +128,9 @@ kvc_status Manager::set_prefix_caching(bool on) {
   });
 }
 
-kvc_status Manager::set_quota(uint64_t namespace_id, uint32_t pool, uint64_t min, uint64_t max) {
+kvc_status Manager::set_quota(uint64_t namespace_id, PoolIndex pool, uint64_t min, uint64_t max) {
   return change([&](const ManagerParts&) -> kvc_status {
-    uint32_t ns = 0;
+    NamespaceId ns{};
     KVC_TRY(blocks_.namespace_blocks().find_share(namespace_id, &ns));
     return blocks_.shares().set_quota(ns, pool, min, max, requests_.admissions().num_admitted_of(ns));
   });
@@ -249,7 +249,7 @@ kvc_status Manager::check_quiet(kvc_status in_flight) const {
   return KVC_OK;
 }
 
-kvc_status Manager::compact(uint32_t pool, kvc_block_copy* moves, size_t capacity, size_t* count) {
+kvc_status Manager::compact(PoolIndex pool, kvc_block_copy* moves, size_t capacity, size_t* count) {
   const Guard lock(monitor_);
   KVC_TRY(check_quiet());
   *count = blocks_.compactor().compact(pool, moves, capacity);
@@ -258,17 +258,17 @@ kvc_status Manager::compact(uint32_t pool, kvc_block_copy* moves, size_t capacit
   return KVC_OK;
 }
 
-kvc_status Manager::check_size(uint32_t pool, uint64_t size) const {
+kvc_status Manager::check_size(PoolIndex pool, uint64_t size) const {
   const uint64_t null_blocks = shape_.null_blocks(pool);
   const auto refuse = [&](const char* limit, uint64_t least) {
-    return invalid("num_blocks is %llu; pool %u %s: give at least %llu", ull(size) + null_blocks, pool, limit,
-                   ull(least) + null_blocks);
+    return invalid("num_blocks is %llu; pool %u %s: give at least %llu", ull(size) + null_blocks, raw(pool),
+                   limit, ull(least) + null_blocks);
   };
   if (size > blocks_.pool().counts(pool).room) {
     return invalid(
         "num_blocks is %llu; pool %u has max_blocks %llu: give at most so many, or create it with "
         "more",
-        ull(size) + null_blocks, pool, ull(shape_.pool_room[pool]));
+        ull(size) + null_blocks, raw(pool), ull(shape_.pool_room[pool]));
   }
   if (size <= shape_.watermark) return refuse("must have more than watermark_blocks", shape_.watermark + 1);
   if (const uint64_t minimums = blocks_.quotas().minimums(pool); size < minimums)
@@ -276,7 +276,7 @@ kvc_status Manager::check_size(uint32_t pool, uint64_t size) const {
   return KVC_OK;
 }
 
-kvc_status Manager::resize(uint32_t pool, uint64_t size, kvc_block_copy* moves, size_t capacity,
+kvc_status Manager::resize(PoolIndex pool, uint64_t size, kvc_block_copy* moves, size_t capacity,
                            size_t* num_moves) {
   const Guard lock(monitor_);
   KVC_TRY(check_size(pool, size));
@@ -330,7 +330,7 @@ kvc_status Manager::take_over(Manager& old, kvc_rebuild* out) {
   for (uint32_t g = 0; g < shape_.num_groups; ++g) {
     if (shape_.groups[g].pool == old.shape_.groups[g].pool) continue;
     return invalid("group %u takes from pool %u, in the old manager from pool %u; they must be equal", g,
-                   shape_.groups[g].pool, old.shape_.groups[g].pool);
+                   raw(shape_.groups[g].pool), raw(old.shape_.groups[g].pool));
   }
   const std::lock_guard lock(old.monitor_.mutex());
   KVC_TRY(old.check_idle());

@@ -87,7 +87,7 @@ class Manager {
   kvc_status reset_all();
   kvc_status set_prefix_caching(bool on);
 
-  kvc_status set_quota(uint64_t namespace_id, uint32_t pool, uint64_t min, uint64_t max);
+  kvc_status set_quota(uint64_t namespace_id, PoolIndex pool, uint64_t min, uint64_t max);
   // Miss-ratio curves: sizing.cc. Of a namespace; 0 = all together.
   kvc_status open_curve(uint64_t namespace_id, const kvc_curve_config& config);
   kvc_status close_curve(uint64_t namespace_id);
@@ -118,9 +118,9 @@ class Manager {
   kvc_status step(StepPlan& plan) { return stepper_.step(plan); }
   kvc_status fail_step(uint64_t step_id, uint64_t* ids, size_t capacity, size_t* count);
   kvc_status take_pending(kvc_pending_work* work);
-  kvc_status compact(uint32_t pool, kvc_block_copy* moves, size_t capacity, size_t* count);
+  kvc_status compact(PoolIndex pool, kvc_block_copy* moves, size_t capacity, size_t* count);
   // A pool gets `size` usable blocks.
-  kvc_status resize(uint32_t pool, uint64_t size, kvc_block_copy* moves, size_t capacity, size_t* num_moves);
+  kvc_status resize(PoolIndex pool, uint64_t size, kvc_block_copy* moves, size_t capacity, size_t* num_moves);
   // A manager that was just made takes over what another one has cached. If that fails, destroy it.
   kvc_status take_over(Manager& old, kvc_rebuild* out);
 
@@ -174,11 +174,11 @@ class Manager {
   uint64_t list_slice(uint64_t at, EventWriter& out, Identities::Work* work);
   Manager(const Shape& shape, const Env& env);
   kvc_status check_quiet(kvc_status in_flight = KVC_ERROR_BUSY) const;
-  kvc_status check_size(uint32_t pool, uint64_t size) const;
+  kvc_status check_size(PoolIndex pool, uint64_t size) const;
   kvc_status check_idle() const;
   kvc_status build();
   uint32_t last_generation();
-  kvc_status find_curve(uint64_t namespace_id, uint32_t* ns) const;
+  kvc_status find_curve(uint64_t namespace_id, NamespaceId* ns) const;
   SchedulerView view() { return SchedulerView(monitor_, blocks_, requests_); }
 
   const Shape shape_;

@@ -10,7 +10,7 @@
 namespace kvc {
 
 // Longest length <= limit whose window and sinks are all resident in a sliding-window group.
-size_t Matcher::longest_window(uint32_t group, size_t limit, const uint32_t* residents) const {
+size_t Matcher::longest_window(GroupIndex group, size_t limit, const uint32_t* residents) const {
   const GroupShape& shape = shape_.groups[group];
   const uint32_t bit = 1u << group;
   size_t sinks = 0;

@@ -20,19 +20,19 @@ class Matcher {
       : shape_(shape), blocks_(blocks), hash_(hash), arena_(arena), mutex_(mutex) {}
 
   // Where a namespace's chains of hashes begin.
-  uint64_t root(uint32_t ns) const { return hash_.root(ns, blocks_.namespaces()[ns].generation); }
+  uint64_t root(NamespaceId ns) const { return hash_.root(ns, blocks_.namespaces()[ns].generation); }
   // Whether a hit of `length` positions needs the group's block at `position`.
-  bool needs_position(uint32_t group, size_t position, size_t length) const {
+  bool needs_position(GroupIndex group, size_t position, size_t length) const {
     return needs_for(group, position, length * shape_.block_size);
   }
   // The same for a hit of so many tokens.
-  bool needs_for(uint32_t group, size_t position, uint64_t tokens) const {
+  bool needs_for(GroupIndex group, size_t position, uint64_t tokens) const {
     const GroupShape& shape = shape_.groups[group];
     return !shape.windowed() || position < shape.sinks ||
            position >= shape.window_start(tokens, shape_.block_size);
   }
   // Longest length <= limit whose window and sinks are all resident in a sliding-window group.
-  size_t longest_window(uint32_t group, size_t limit, const uint32_t* residents) const;
+  size_t longest_window(GroupIndex group, size_t limit, const uint32_t* residents) const;
   size_t longest_common(size_t limit, const uint32_t* residents, KeyList keys, uint32_t groups) const;
 
   // Longest hit within `limit` positions in `groups`, less the last `drop` positions; path and residents are

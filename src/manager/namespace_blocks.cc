@@ -6,13 +6,13 @@
 namespace kvc {
 
 kvc_status NamespaceBlocks::open_namespace(const kvc_namespace_config& config, uint64_t* id) {
-  uint32_t ns = 0;
+  NamespaceId ns{};
   KVC_TRY(s_.namespaces.open(config, &ns));
   *id = s_.namespaces.id(ns);
   return KVC_OK;
 }
 
-kvc_status NamespaceBlocks::find_namespace(uint64_t id, uint32_t* ns) const {
+kvc_status NamespaceBlocks::find_namespace(uint64_t id, NamespaceId* ns) const {
   if (!s_.namespaces.is_open(id)) {
     if (id == KVC_ALL_NAMESPACES) {
       return fail(
@@ -26,7 +26,7 @@ kvc_status NamespaceBlocks::find_namespace(uint64_t id, uint32_t* ns) const {
 }
 
 kvc_status NamespaceBlocks::close_namespace(uint64_t id) {
-  uint32_t ns = 0;
+  NamespaceId ns{};
   if (id == 0) return invalid("namespace 0, the default one, cannot be closed");
   KVC_TRY(find_namespace(id, &ns));
   Namespace& entry = s_.namespaces[ns];
@@ -53,7 +53,7 @@ kvc_status NamespaceBlocks::check_resets() const {
               ull(NamespaceTable::kMaxResets));
 }
 
-kvc_status NamespaceBlocks::reset_namespace(uint64_t id, uint32_t* ns) {
+kvc_status NamespaceBlocks::reset_namespace(uint64_t id, NamespaceId* ns) {
   KVC_TRY(check_resets());
   KVC_TRY(find_namespace(id, ns));
   forget(*ns);
@@ -75,7 +75,7 @@ kvc_status NamespaceBlocks::reset_all() {
 }
 
 // What the namespace has in LRU counts as free from now on; blocks are detached when they are taken.
-void NamespaceBlocks::forget(uint32_t ns) {
+void NamespaceBlocks::forget(NamespaceId ns) {
   for (uint32_t p = 0; p < s_.shape.num_pools; ++p) {
     s_.pool.counts(p).stale += s_.namespaces.cached(ns, p);
     if (s_.quotas.on()) s_.quotas.forget(s_.class_of(ns), p, s_.namespaces.cached(ns, p));
@@ -83,7 +83,7 @@ void NamespaceBlocks::forget(uint32_t ns) {
   s_.namespaces.reset_one(ns);
 }
 
-void NamespaceBlocks::announce_cleared(uint32_t ns) {
+void NamespaceBlocks::announce_cleared(NamespaceId ns) {
   if (s_.events.enabled())
     s_.events.add(KVC_EVENT_NAMESPACE_CLEARED, s_.namespaces.epoch(ns), root_of(ns), 0, kNoBlock);
 }
@@ -92,7 +92,7 @@ void NamespaceBlocks::announce_all_cleared() {
   if (s_.events.enabled()) s_.events.add(KVC_EVENT_ALL_CLEARED, s_.namespaces.epoch(0), kNoNode, 0, kNoBlock);
 }
 
-kvc_status NamespaceBlocks::find_share(uint64_t namespace_id, uint32_t* ns) const {
+kvc_status NamespaceBlocks::find_share(uint64_t namespace_id, NamespaceId* ns) const {
   if (!s_.quotas.on()) {
     return fail(KVC_ERROR_UNSUPPORTED,
                 "max_quotas of this manager is 0; set it to the number of namespaces that have quotas");

@@ -14,17 +14,17 @@ class NamespaceBlocks {
 
   kvc_status open_namespace(const kvc_namespace_config& config, uint64_t* id);
   kvc_status close_namespace(uint64_t id);
-  kvc_status find_namespace(uint64_t id, uint32_t* ns) const;
-  kvc_status reset_namespace(uint64_t id, uint32_t* ns);
+  kvc_status find_namespace(uint64_t id, NamespaceId* ns) const;
+  kvc_status reset_namespace(uint64_t id, NamespaceId* ns);
   kvc_status reset_all();
   // A namespace with users cannot be closed.
-  void add_user(uint32_t ns) { ++s_.namespaces[ns].users; }
-  void drop_user(uint32_t ns) { --s_.namespaces[ns].users; }
+  void add_user(NamespaceId ns) { ++s_.namespaces[ns].users; }
+  void drop_user(NamespaceId ns) { --s_.namespaces[ns].users; }
   // The namespace whose quota a call means. UNSUPPORTED without quotas.
-  kvc_status find_share(uint64_t namespace_id, uint32_t* ns) const;
+  kvc_status find_share(uint64_t namespace_id, NamespaceId* ns) const;
 
   // A namespace with the identity of another manager's, open as often; one of a checkpoint, and its reverse.
-  kvc_status carry_namespace(const Namespace& from, uint32_t* ns) {
+  kvc_status carry_namespace(const Namespace& from, NamespaceId* ns) {
     return s_.namespaces.open_like(from, ns);
   }
   kvc_status carry_namespace(const char* identity, size_t size, uint32_t opens, uint64_t epoch,
@@ -34,9 +34,9 @@ class NamespaceBlocks {
   void drop_namespace(const CarriedNamespace& carried) { s_.namespaces.drop(carried); }
 
  private:
-  void forget(uint32_t ns);
+  void forget(NamespaceId ns);
   kvc_status check_resets() const;
-  void announce_cleared(uint32_t ns);
+  void announce_cleared(NamespaceId ns);
   void announce_all_cleared();
 
   BlockState& s_;

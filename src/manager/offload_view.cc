@@ -12,7 +12,7 @@ uint64_t OffloadView::next_event() const {
   return events_.next_sequence();
 }
 
-size_t OffloadView::add(NodeId node, uint32_t group, BlockId block, StoredBlock* out) const {
+size_t OffloadView::add(NodeId node, GroupIndex group, BlockId block, StoredBlock* out) const {
   *out = {blocks_.identities().serial(node), node, block, group};
   return 1;
 }
@@ -159,7 +159,7 @@ kvc_status OffloadView::read_prompt(uint64_t id, Prompt* out) const {
 
 bool OffloadView::is_epoch(uint64_t namespace_id, uint64_t epoch) const {
   const std::lock_guard lock(mutex_);
-  uint32_t ns = 0;
+  NamespaceId ns;
   return blocks_.namespace_blocks().find_namespace(namespace_id, &ns) == KVC_OK &&
          blocks_.namespaces().epoch(ns) == epoch;
 }

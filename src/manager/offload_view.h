@@ -68,7 +68,7 @@ class OffloadView {
   bool is_epoch(uint64_t namespace_id, uint64_t epoch) const;
 
  private:
-  size_t add(NodeId node, uint32_t group, BlockId block, StoredBlock* out) const;
+  size_t add(NodeId node, GroupIndex group, BlockId block, StoredBlock* out) const;
   bool matches(const StoredBlock& block) const;
   Content content(const StoredBlock& block) const;
 

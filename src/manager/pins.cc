@@ -31,12 +31,12 @@ Demand Pins::demand(const NodeId* path, size_t length) const {
   return demand;
 }
 
-bool Pins::may_hold(const NodeId* path, size_t length, uint32_t ns) const {
+bool Pins::may_hold(const NodeId* path, size_t length, NamespaceId ns) const {
   return first_full(path, length) == length &&
          (!blocks_.quotas().on() || blocks_.room().fits(demand(path, length), ns, 0));
 }
 
-kvc_status Pins::check(const NodeId* path, size_t length, uint32_t ns) const {
+kvc_status Pins::check(const NodeId* path, size_t length, NamespaceId ns) const {
   const size_t full = first_full(path, length);
   if (full == length)
     return blocks_.quotas().on() ? blocks_.room().check_hold(demand(path, length), ns, "the pin") : KVC_OK;
@@ -108,7 +108,7 @@ kvc_status Pins::unpin(uint64_t id) {
   return KVC_OK;
 }
 
-void Pins::follow_moves(uint32_t pool) {
+void Pins::follow_moves(PoolIndex pool) {
   for (size_t i = 0; i < table_.size(); ++i) {
     const Pin& pin = table_[i];
     if (pin.id != 0)

@@ -9,7 +9,7 @@ struct Pin {
   uint64_t id;  // 0 = entry not in use
   uint32_t generation;
   int32_t next_free;
-  uint32_t ns;
+  NamespaceId ns;
   uint32_t length;         // positions
   Buffer<BlockId> blocks;  // [num_token_groups][length], kNoBlock where none is needed
 };
@@ -37,12 +37,12 @@ class Pins {
   // What pins and registered prompts do with the blocks of `length` positions that are pinnable:
   // [num_token_groups][length]. LIMIT if a block has as many pins as it can have; without room for the
   // namespace what an admission answers.
-  kvc_status check(const NodeId* path, size_t length, uint32_t ns) const;
-  bool may_hold(const NodeId* path, size_t length, uint32_t ns) const;
+  kvc_status check(const NodeId* path, size_t length, NamespaceId ns) const;
+  bool may_hold(const NodeId* path, size_t length, NamespaceId ns) const;
   void hold(const NodeId* path, size_t length, BlockId* blocks);
   void release(const BlockId* blocks, size_t length);
   // After a pool has shrunk: pins name where their blocks have gone.
-  void follow_moves(uint32_t pool);
+  void follow_moves(PoolIndex pool);
 
  private:
   bool needs_any(size_t length) const {
@@ -53,7 +53,7 @@ class Pins {
   }
   // The group whose block stands in; num_token_groups = none.
   uint32_t stand_in(const NodeId* path, size_t length) const;
-  bool holds(uint32_t group, size_t position, const NodeId* path, size_t length) const {
+  bool holds(GroupIndex group, size_t position, const NodeId* path, size_t length) const {
     return matcher_.needs_position(group, position, length) ||
            (position + 1 == length && group == stand_in(path, length));
   }

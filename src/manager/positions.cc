@@ -66,7 +66,7 @@ size_t Positions::spare_nodes() const {
 }
 
 void Positions::make_node_room(NodeId parent, uint64_t key, const int32_t* tokens, const ExtraView& extra,
-                               uint32_t ns, uint64_t epoch) {
+                               NamespaceId ns, uint64_t epoch) {
   constexpr size_t kReclaim = 16;  // dead chains
   constexpr size_t kRounds = 16;   // for a group
   if (spare_nodes() != 0 || is_node(s_.tree.find(parent, key, tokens, extra, epoch))) return;
@@ -90,7 +90,7 @@ size_t Positions::room_for_positions(size_t wanted, NodeId kept) {
   return room < wanted ? room : wanted;
 }
 
-void Positions::publish_external(const Prompt& prompt, uint32_t group, const int32_t* blocks,
+void Positions::publish_external(const Prompt& prompt, GroupIndex group, const int32_t* blocks,
                                  size_t num_blocks, ExtraRecords& extras) {
   NodeId cursor = root_of(prompt.ns);
   for (size_t j = 0; j < num_blocks; ++j) {
@@ -115,7 +115,7 @@ void Positions::publish_external(const Prompt& prompt, uint32_t group, const int
 }
 
 NodeId Positions::carry_position(NodeId parent, uint64_t key, const int32_t* tokens, ExtraRecords& extras,
-                                 size_t position, uint32_t ns) {
+                                 size_t position, NamespaceId ns) {
   const NodeId node =
       s_.tree.publish_position(parent, key, tokens, extras, position, ns, s_.namespaces.epoch(ns));
   if (is_node(node) && s_.tree[node].holds == 0) s_.tree.hold(node);
@@ -128,15 +128,15 @@ void Positions::note(NodeId node, uint32_t uses, uint32_t level, uint64_t until)
   for (uint32_t i = 0; notes.uses().on() && i < uses && notes.uses().of(node) < uses; ++i) notes.use(node);
 }
 
-void Positions::carry_block(NodeId node, uint32_t group, BlockId block, uint32_t uses, uint32_t level,
+void Positions::carry_block(NodeId node, GroupIndex group, BlockId block, uint32_t uses, uint32_t level,
                             uint64_t until) {
   s_.tree.attach(node, group, block);
   note(node, uses, level, until);
 }
 
-void Positions::carry_external(NodeId node, uint32_t group, BlockId id, uint32_t uses, uint32_t level,
+void Positions::carry_external(NodeId node, GroupIndex group, BlockId id, uint32_t uses, uint32_t level,
                                uint64_t until) {
-  const uint32_t ns = s_.tree[node].ns;
+  const NamespaceId ns = s_.tree[node].ns;
   Block& block = s_.pool[id];
   if (s_.zeroing.on()) s_.zeroing.set_owner(id, s_.namespaces.id(ns));
   if (s_.quotas.on()) shares_.give(id, ns);

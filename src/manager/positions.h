@@ -19,7 +19,7 @@ class Positions {
     const int32_t* tokens;
     ExtraRecords& extras;
     const GroupTable* groups;
-    uint32_t ns;
+    NamespaceId ns;
     uint64_t epoch;
     uint64_t filled_by;  // a step in flight that will write the blocks; 0 = they are written
     size_t checkpoint;   // the only position whose state may be found
@@ -31,13 +31,13 @@ class Positions {
   // positions are published.
   size_t publish_cross(const Publication& publication, size_t positions);
   // The same for externally held blocks of a group, from the root on; entries of -1 publish no block.
-  void publish_external(const Prompt& prompt, uint32_t group, const int32_t* blocks, size_t num_blocks,
+  void publish_external(const Prompt& prompt, GroupIndex group, const int32_t* blocks, size_t num_blocks,
                         ExtraRecords& extras);
   // Without full attention the end of a long chain keeps the nodes of all positions before it. So before a
   // new position comes there, victims leave while few nodes are free: a bounded number, which is enough to
   // evict all that nobody holds before the free nodes run out. Does nothing if the position is known.
-  void make_node_room(NodeId parent, uint64_t key, const int32_t* tokens, const ExtraView& extra, uint32_t ns,
-                      uint64_t epoch);
+  void make_node_room(NodeId parent, uint64_t key, const int32_t* tokens, const ExtraView& extra,
+                      NamespaceId ns, uint64_t epoch);
   size_t spare_nodes() const;  // free ones beyond those that make_node_room() keeps
   // Nodes that `wanted` new positions below `kept` can have: all of them, or fewer.
   size_t room_for_positions(size_t wanted, NodeId kept);
@@ -78,13 +78,15 @@ class Positions {
 
   // Finds or makes a position and holds it until end_positions(); kNoNode if all nodes are in use.
   NodeId carry_position(NodeId parent, uint64_t key, const int32_t* tokens, ExtraRecords& extras,
-                        size_t position, uint32_t ns);
+                        size_t position, NamespaceId ns);
   void end_positions();
   // Publishes a written block, held by a request, at a position. It has been used so often, and has the level
   // until then (0 = no end), as far as this manager keeps such things.
-  void carry_block(NodeId node, uint32_t group, BlockId block, uint32_t uses, uint32_t level, uint64_t until);
+  void carry_block(NodeId node, GroupIndex group, BlockId block, uint32_t uses, uint32_t level,
+                   uint64_t until);
   // The same for one that is held externally, and gets its content.
-  void carry_external(NodeId node, uint32_t group, BlockId id, uint32_t uses, uint32_t level, uint64_t until);
+  void carry_external(NodeId node, GroupIndex group, BlockId id, uint32_t uses, uint32_t level,
+                      uint64_t until);
 
  private:
   void note(NodeId node, uint32_t uses, uint32_t level, uint64_t until);

@@ -191,7 +191,7 @@ kvc_status Prompts::remove(const char* name) {
   return KVC_OK;
 }
 
-void Prompts::follow_moves(uint32_t pool) {
+void Prompts::follow_moves(PoolIndex pool) {
   for (size_t i = 0; count_ != 0 && i < used_; ++i) {
     const RegisteredPrompt& prompt = records_.data[i];
     if (prompt.registered)

@@ -15,7 +15,7 @@ struct RegisteredPrompt {
   int32_t next;         // with this bucket, or of the unused records; -1 = end
   uint32_t generation;  // changes when the record is used again
   bool registered;
-  uint32_t ns;
+  NamespaceId ns;
   uint64_t epoch;  // of what is pinned
   uint32_t num_tokens, num_keys;
   KeyList key_list() const { return {keys.data, num_keys}; }
@@ -42,7 +42,7 @@ class Prompts {
   // pin of at most `num_positions` positions once their blocks are there.
   kvc_status carry(const char* name, const TokenSpan& span, const LookupScratch& scratch, uint32_t index);
   void pin_again(const char* name, size_t num_positions);
-  void follow_moves(uint32_t pool);  // as of Pins
+  void follow_moves(PoolIndex pool);  // as of Pins
   // After a reset: what is pinned of older epochs is given up.
   void drop_stale();
 

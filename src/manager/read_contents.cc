@@ -155,14 +155,14 @@ class ContentsReader {
   }
 
   // The entry of a namespace that is still open; UINT32_MAX = it came later, or was closed.
-  uint32_t entry_of(uint32_t ns) const {
+  uint32_t entry_of(NamespaceId ns) const {
     if (ns >= entry_of_.size() || entry_of_[ns] == UINT32_MAX) return UINT32_MAX;
     const NamespaceTable& all = state_.namespaces();
     const bool is_open = ns == 0 || all[ns].opens != 0;
     return is_open && all.id(ns) == out_.namespaces[entry_of_[ns]].id ? entry_of_[ns] : UINT32_MAX;
   }
   // Whether its positions are those that were read: it was not closed or reset.
-  bool is_same_epoch(uint32_t ns, size_t entry) const {
+  bool is_same_epoch(NamespaceId ns, size_t entry) const {
     return entry_of(ns) == entry && state_.namespaces().epoch(ns) == out_.namespaces[entry].epoch;
   }
 
@@ -267,7 +267,7 @@ class ContentsReader {
 
   // A pause in which the reader keeps its place. `positions`: that come next at most.
   bool rest(size_t entry, TreeReader& reader, NodeId* next, size_t positions = SlicedHold::kSlice) {
-    const uint32_t ns = index_of_[entry];
+    const NamespaceId ns = index_of_[entry];
     reader.behind = *next, reader.num_moved = 0;
     {
       const Rest resting(state_.tree(), reader);
@@ -287,7 +287,7 @@ class ContentsReader {
   // What has come before its siblings since, and may have been behind the walk: its way, and all below.
   bool read_moved(size_t entry, TreeReader& reader) {
     const PrefixTree& tree = state_.tree();
-    const uint32_t ns = index_of_[entry];
+    const NamespaceId ns = index_of_[entry];
     const auto visits = [&](NodeId id) {
       return (uint64_t{tree[id].depth} + 1) * (1 + state_.shape.num_groups);
     };
@@ -367,7 +367,7 @@ class ContentsReader {
   }
 
   // The copy of a position that waits in a list, or one that is written and held.
-  bool read_block(BlockId first, uint32_t position, uint32_t group) {
+  bool read_block(BlockId first, uint32_t position, GroupIndex group) {
     BlockId found = kNoBlock;
     bool waits = false;
     state_.each_copy(first, [&](BlockId id) {

@@ -108,7 +108,7 @@ bool Rebuild::make_ancestors(NodeId old) {
 
 // Makes the new positions that end in an old one, and gives them blocks of the group. False if there is no
 // node or block left.
-bool Rebuild::carry(NodeId old, uint32_t group, uint64_t came) {
+bool Rebuild::carry(NodeId old, GroupIndex group, uint64_t came) {
   const uint32_t size = shape_.block_size;
   const NodeId before = old_tree_[old].parent;
   NodeId tip = is_node(before) ? seen(before).tip : root_of(new_ns_[old_tree_[old].ns]);
@@ -124,7 +124,7 @@ bool Rebuild::carry(NodeId old, uint32_t group, uint64_t came) {
 }
 
 // Gives a position a block of the group, unless an equal one has brought it.
-bool Rebuild::attach(NodeId node, NodeId old, uint32_t group, uint64_t first, uint64_t came) {
+bool Rebuild::attach(NodeId node, NodeId old, GroupIndex group, uint64_t first, uint64_t came) {
   if (is_block(blocks_.tree().block_of(node, group))) return true;
   if (blocks_.pool().counts(shape_.groups[group].pool).free == 0) return false;
   const uint32_t uses = old_tree_.notes().uses().on() ? old_tree_.notes().uses().of(old) : 1;
@@ -139,7 +139,7 @@ bool Rebuild::attach(NodeId node, NodeId old, uint32_t group, uint64_t first, ui
 }
 
 NodeId Rebuild::make_position(NodeId parent, NodeId old, uint64_t position) {
-  const uint32_t ns = new_ns_[old_tree_[old].ns];
+  const NamespaceId ns = new_ns_[old_tree_[old].ns];
   uint64_t key = is_node(parent) ? blocks_.tree()[parent].key : matcher_.root(ns);
   hash_.blocks(key, tokens_, shape_.block_size, 1, &key);
   const KeyList keys{keys_.data(), num_keys_};
@@ -180,7 +180,7 @@ void Rebuild::gather_keys(NodeId old, uint64_t first) {
   }
 }
 
-void Rebuild::list_copies(uint32_t group, uint64_t first, BlockId to) {
+void Rebuild::list_copies(GroupIndex group, uint64_t first, BlockId to) {
   const uint64_t end = first + shape_.block_size;
   for (size_t i = path_length_; i-- > 0; ++out_->num_copies) {
     if (out_->num_copies >= out_->copy_capacity) continue;

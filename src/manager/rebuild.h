@@ -53,7 +53,7 @@ class Rebuild {
   struct Taken {  // a new block
     uint64_t came;
     BlockId block;
-    uint32_t ns;
+    NamespaceId ns;
   };
   static constexpr uint32_t kNoGroup = UINT32_MAX;
   static constexpr size_t kMostTokens = 1024;
@@ -67,12 +67,12 @@ class Rebuild {
   size_t line_up(size_t pool, Array<Leaving>* line) const;
   bool reachable(NodeId old);
   bool make_ancestors(NodeId old);
-  bool carry(NodeId old, uint32_t group, uint64_t came);
-  bool attach(NodeId node, NodeId old, uint32_t group, uint64_t first, uint64_t came);
+  bool carry(NodeId old, GroupIndex group, uint64_t came);
+  bool attach(NodeId node, NodeId old, GroupIndex group, uint64_t first, uint64_t came);
   NodeId make_position(NodeId parent, NodeId old, uint64_t position);
   void gather(NodeId old, uint64_t first);
   void gather_keys(NodeId old, uint64_t first);
-  void list_copies(uint32_t group, uint64_t first, BlockId to);
+  void list_copies(GroupIndex group, uint64_t first, BlockId to);
   void release(size_t begin, size_t end);
   kvc_status finish();
 
@@ -86,9 +86,9 @@ class Rebuild {
   Arena& arena_;
   kvc_rebuild* out_ = nullptr;
 
-  Array<Seen> seen_;        // by place of the old node
-  Array<uint32_t> new_ns_;  // by index of the old namespace
-  Array<Taken> taken_;      // in the reverse order of eviction
+  Array<Seen> seen_;           // by place of the old node
+  Array<NamespaceId> new_ns_;  // by index of the old namespace
+  Array<Taken> taken_;         // in the reverse order of eviction
   size_t num_taken_ = 0;
   bool out_of_memory_ = false;
 

@@ -115,7 +115,7 @@ kvc_status StateReader::pool_info(uint32_t p, kvc_pool_info* info) const {
   return KVC_OK;
 }
 
-kvc_status StateReader::lost_reuse(uint32_t group, kvc_lost_reuse* info) const {
+kvc_status StateReader::lost_reuse(GroupIndex group, kvc_lost_reuse* info) const {
   const LostCounters& lost = requests.admissions().lost(group);
   info->admissions = lost.admissions;
   info->block_tokens = lost.tokens[KVC_LOST_BLOCK - 1];
@@ -126,8 +126,8 @@ kvc_status StateReader::lost_reuse(uint32_t group, kvc_lost_reuse* info) const {
   return KVC_OK;
 }
 
-kvc_status StateReader::quota_info(uint64_t namespace_id, uint32_t p, kvc_quota_info* info) const {
-  uint32_t ns = 0;
+kvc_status StateReader::quota_info(uint64_t namespace_id, PoolIndex p, kvc_quota_info* info) const {
+  NamespaceId ns{};
   KVC_TRY(blocks.namespace_blocks().find_share(namespace_id, &ns));
   const Quotas& quotas = blocks.quotas();
   const Quotas::Share& share = quotas.share(blocks.shares().class_of(ns), p);
@@ -178,7 +178,7 @@ kvc_status StateReader::block_info(int32_t id, kvc_block_info* info) const {
   return KVC_OK;
 }
 
-kvc_status StateReader::export_tables(const uint64_t* ids, size_t num_ids, uint32_t group, int32_t fill_id,
+kvc_status StateReader::export_tables(const uint64_t* ids, size_t num_ids, GroupIndex group, int32_t fill_id,
                                       int32_t* tables, size_t row_stride) const {
   for (size_t i = 0; i < num_ids; ++i) {
     const Request* request = nullptr;
@@ -199,7 +199,7 @@ kvc_status StateReader::export_tables(const uint64_t* ids, size_t num_ids, uint3
   return KVC_OK;
 }
 
-kvc_status StateReader::export_slots(uint64_t id, uint32_t group, uint64_t first_token, uint64_t num_tokens,
+kvc_status StateReader::export_slots(uint64_t id, GroupIndex group, uint64_t first_token, uint64_t num_tokens,
                                      void* slots, size_t element_size) const {
   const Request* request = nullptr;
   KVC_TRY(find(id, &request));

@@ -10,7 +10,7 @@ bool RequestPart::reserve_tables(Request& request, size_t positions) {
   return true;
 }
 
-void RequestPart::take_blocks(Request& request, uint32_t group, size_t begin, size_t end, uint64_t step_end,
+void RequestPart::take_blocks(Request& request, GroupIndex group, size_t begin, size_t end, uint64_t step_end,
                               uint64_t transfer_end) {
   BlockId* const blocks = request.groups[group].blocks.data;
   const Shape::Taken taken = shape_.taken(group, begin, end, step_end, transfer_end);

@@ -60,7 +60,7 @@ class RequestPart {
   }
   bool reserve_tables(Request& request, size_t positions);
   // Takes the blocks that positions [begin, end) of a table get.
-  void take_blocks(Request& request, uint32_t group, size_t begin, size_t end, uint64_t step_end,
+  void take_blocks(Request& request, GroupIndex group, size_t begin, size_t end, uint64_t step_end,
                    uint64_t transfer_end);
   // The blocks of positions up to `positions` are written.
   void mark_written(Request& request, size_t positions);

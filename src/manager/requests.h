@@ -121,10 +121,10 @@ class Requests : private RequestPart {
   }
 
   // After a compaction: table entries that name a free block name where its content has gone.
-  void follow_moves(uint32_t pool);
+  void follow_moves(PoolIndex pool);
 
  private:
-  kvc_status take_record(uint32_t ns, Request** request);
+  kvc_status take_record(NamespaceId ns, Request** request);
 
   // growth.cc
   kvc_status reserve_known(Request& request, size_t num_tokens);

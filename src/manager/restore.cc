@@ -108,7 +108,7 @@ kvc_status Restore::register_prompts() {
 }
 
 // The entries of a pool of the manager in the order in which they would leave.
-void Restore::line_up(std::vector<Entry>* line, uint32_t pool) const {
+void Restore::line_up(std::vector<Entry>* line, PoolIndex pool) const {
   struct Leaving {
     uint64_t in_use, level, at, came, order;
     Entry entry;
@@ -366,7 +366,7 @@ void Restore::publish_positions(const std::vector<std::unique_ptr<ExtraRecords>>
   for (size_t i = 0; i < nodes.size(); ++i) {
     if (needed_[i] == 0) continue;
     const Contents::Position& position = contents_.positions[i];
-    const uint32_t ns = ns_[position.ns].index;
+    const NamespaceId ns = ns_[position.ns].index;
     const NodeId parent = position.parent < 0 ? root_of(ns) : nodes[static_cast<size_t>(position.parent)];
     const uint64_t until = position.left_ns == 0 ? 0 : now + std::min(position.left_ns, UINT64_MAX - now);
     uint64_t key = is_node(parent) ? blocks.tree()[parent].key : manager_.matcher_.root(ns);
@@ -385,7 +385,7 @@ void Restore::publish_positions(const std::vector<std::unique_ptr<ExtraRecords>>
 
 // Brings a line into the order in which its blocks came, list by list, or as they came, which is the same
 // unless fragments were moved. Those in use come now, behind all others. Whether their ages are known.
-bool Restore::order_by_age(uint32_t pool) {
+bool Restore::order_by_age(PoolIndex pool) {
   std::vector<Entry>& line = lines_[pool];
   const bool moved = manager_.shape_.policy->moves_fragments;
   const auto key = [&](const Entry& entry) {
@@ -409,7 +409,7 @@ bool Restore::order_by_age(uint32_t pool) {
   return ages;
 }
 
-void Restore::set_ages(uint32_t pool) {
+void Restore::set_ages(PoolIndex pool) {
   const Blocks& blocks = manager_.blocks_;
   CheckpointBlocks taking(manager_.blocks_);
   uint64_t came = 0;  // behind all others, and are still there

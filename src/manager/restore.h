@@ -43,7 +43,7 @@ class Restore {
   kvc_status register_prompts();
   void set_quotas();
   void choose();
-  void line_up(std::vector<Entry>* line, uint32_t pool) const;
+  void line_up(std::vector<Entry>* line, PoolIndex pool) const;
   bool same_pools() const;
   void take_blocks();
   kvc_status open_namespaces();
@@ -54,8 +54,8 @@ class Restore {
   std::vector<std::pair<uint32_t, Entry>> by_position() const;
   void publish_positions(const std::vector<std::unique_ptr<ExtraRecords>>& extras,
                          const std::vector<std::pair<uint32_t, Entry>>& attached, std::vector<NodeId>& nodes);
-  bool order_by_age(uint32_t pool);
-  void set_ages(uint32_t pool);
+  bool order_by_age(PoolIndex pool);
+  void set_ages(PoolIndex pool);
   kvc_status publish();
   void give_all_back();
   ExtraKey key_of(const Contents::Position& position, const ExtraSpan& span) const;

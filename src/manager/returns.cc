@@ -15,14 +15,14 @@ bool Returns::has_windows(const Request& request, uint32_t tokens) const {
 }
 
 // Whether a window's block that leaves a table may serve a later hit.
-bool Returns::serves_later(const Request& request, uint32_t group, size_t position) const {
+bool Returns::serves_later(const Request& request, GroupIndex group, size_t position) const {
   return shape_.serves_boundary(group, request.prompt_len, position) ||
          features_.get<States>().serves_later(request, group, position);
 }
 
 // How such a block is kept. Of a window or a chunk, what only hits need that end far before the prompt's end,
 // and far before the end of this request's hit, or of what one group alone could have hit, leaves first.
-Keep Returns::keep_of(const Request& request, uint32_t group, size_t position) const {
+Keep Returns::keep_of(const Request& request, GroupIndex group, size_t position) const {
   if (!serves_later(request, group, position)) return Keep::kNot;
   if ((windows_ >> group & 1) == 0 || position < shape_.groups[group].sinks) return Keep::kPublished;
   if (position >= first_near(group, request.prompt_len)) return Keep::kPublished;
@@ -67,7 +67,7 @@ size_t Returns::boundary_below(const Request& request, size_t position) const {
 
 // What a window has returned near an end where hits are likely was of use until now: it stays as long as the
 // full-attention blocks that such a hit needs as well.
-void Returns::renew_window(const Request& request, const NearEnds& near, uint32_t group, size_t position) {
+void Returns::renew_window(const Request& request, const NearEnds& near, GroupIndex group, size_t position) {
   if (position >= request.published || !near.has(position) || !serves_later(request, group, position)) return;
   const BlockId full = request.groups[__builtin_ctz(full_)].blocks.data[position];
   const NodeId node = blocks_.pool()[full].node;

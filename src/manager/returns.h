@@ -34,14 +34,14 @@ class Returns : public RequestPart {
   };
   static uint64_t own_hit(const Request& request) { return uint64_t{request.num_cached} + request.lost; }
   // First position of a window that a hit needs which ends near `end` or behind it.
-  size_t first_near(uint32_t group, uint64_t end) const {
+  size_t first_near(GroupIndex group, uint64_t end) const {
     return shape_.groups[group].window_start(end < shape_.near_tokens ? 0 : end - shape_.near_tokens,
                                              shape_.block_size);
   }
-  bool serves_later(const Request& request, uint32_t group, size_t position) const;
-  Keep keep_of(const Request& request, uint32_t group, size_t position) const;
+  bool serves_later(const Request& request, GroupIndex group, size_t position) const;
+  Keep keep_of(const Request& request, GroupIndex group, size_t position) const;
   size_t boundary_below(const Request& request, size_t position) const;
-  void renew_window(const Request& request, const NearEnds& near, uint32_t group, size_t position);
+  void renew_window(const Request& request, const NearEnds& near, GroupIndex group, size_t position);
   void release_windows(Request& request, uint32_t groups, const NearEnds* near, size_t begin, size_t end,
                        bool stale);
   void release_full(Request& request, size_t begin, size_t end, bool stale);

@@ -59,7 +59,7 @@ kvc_status Room::refuse(kvc_status status, const Demand& demand, size_t pool, ui
               who, ull(wanted), pool, ull(watermark), ull(room), ull(counts.size), ull(counts.fenced), fix);
 }
 
-kvc_status Room::refuse_for_good(const Least& least, size_t pool, uint32_t ns, const char* who) const {
+kvc_status Room::refuse_for_good(const Least& least, size_t pool, NamespaceId ns, const char* who) const {
   const uint64_t most = most_room(ns, pool), size = s_.pool.counts(pool).size;
   return fail(
       KVC_ERROR_NEVER_FITS,
@@ -69,8 +69,9 @@ kvc_status Room::refuse_for_good(const Least& least, size_t pool, uint32_t ns, c
       most < size ? "change the quotas" : "enlarge the pool");
 }
 
-kvc_status Room::check_share(const Demand& demand, uint32_t ns, uint64_t watermark, const char* who) const {
-  const uint32_t cls = s_.class_of(ns);
+kvc_status Room::check_share(const Demand& demand, NamespaceId ns, uint64_t watermark,
+                             const char* who) const {
+  const ClassIndex cls = s_.class_of(ns);
   kvc_status status = KVC_OK;
   size_t pool = 0;
   for (size_t p = 0; p < s_.shape.num_pools; ++p) {
@@ -126,7 +127,7 @@ void Room::take_back_hit(BlockId id, List was) {
 }
 
 // FREE may count less than nothing: what is available is right, since cached blocks stand in for it.
-void Room::expect_blocks(uint32_t ns, size_t pool, uint64_t count) {
+void Room::expect_blocks(NamespaceId ns, size_t pool, uint64_t count) {
   s_.pool.counts(pool).free -= count;
   if (s_.quotas.on()) s_.quotas.expect(s_.class_of(ns), pool, count);
 }

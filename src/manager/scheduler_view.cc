@@ -37,10 +37,10 @@ kvc_status SchedulerView::build(const TokenSpan& prompt, const kvc_request_confi
   return status;
 }
 
-uint32_t SchedulerView::class_of(uint64_t waiting, uint64_t namespace_id) const {
+ClassIndex SchedulerView::class_of(uint64_t waiting, uint64_t namespace_id) const {
   if (waiting != 0) {
     const Request* request = requests_.peek(waiting);
-    return request == nullptr ? 0 : blocks_.shares().class_of(request->ns);
+    return request == nullptr ? ClassIndex{0} : blocks_.shares().class_of(request->ns);
   }
   if (!blocks_.namespaces().is_open(namespace_id)) return 0;
   return blocks_.shares().class_of(namespace_id == 0 ? 0 : handle_index(namespace_id));

@@ -37,7 +37,7 @@ class SchedulerView {
   }
 
  private:
-  uint32_t class_of(uint64_t waiting, uint64_t namespace_id) const;
+  ClassIndex class_of(uint64_t waiting, uint64_t namespace_id) const;
 
   Monitor& monitor_;
   Blocks& blocks_;

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "base/checked.h"
+#include "base/ids.h"
 #include "pool/policy.h"
 
 namespace kvc {
@@ -32,7 +33,7 @@ class Divider {
 
 struct GroupShape {
   uint32_t kind;
-  uint32_t pool;
+  PoolIndex pool;
   uint32_t sinks;      // positions that are never returned
   uint64_t window;     // tokens of a sliding window, 2 .. 2^32, or of a chunk, 1 .. 2^32
   uint64_t retention;  // tokens, at most 2^32; 0 = none
@@ -91,7 +92,7 @@ struct Shape {
   }
   // Whether a block of a window or a chunk that leaves a table can serve a later hit at a boundary: the end
   // of the prompt's full blocks, or a multiple of the group's retention.
-  bool serves_boundary(uint32_t group, uint32_t prompt_len, size_t position) const {
+  bool serves_boundary(GroupIndex group, uint32_t prompt_len, size_t position) const {
     const GroupShape& shape = groups[group];
     const auto serves = [&](uint64_t boundary) {
       return position < boundary / block_size && position >= shape.window_start(boundary, block_size);
@@ -109,7 +110,7 @@ struct Shape {
     size_t first, end;
     size_t count() const { return few_end - few_begin + (end - first); }
   };
-  Taken taken(uint32_t group, size_t begin, size_t end, uint64_t step_end, uint64_t transfer_end) const {
+  Taken taken(GroupIndex group, size_t begin, size_t end, uint64_t step_end, uint64_t transfer_end) const {
     Taken out{begin, begin, begin, end};
     if (begin == end || !groups[group].windowed()) return out;
     if ((state_groups >> group & 1) == 0) {
@@ -130,19 +131,19 @@ struct Shape {
   }
   // First position that an admission takes over from a hit of so many tokens, sinks excepted: behind a
   // transfer no window that the transfer's end has left.
-  uint32_t first_held(uint32_t group, uint64_t cached, uint64_t transfer_end) const {
+  uint32_t first_held(GroupIndex group, uint64_t cached, uint64_t transfer_end) const {
     const bool passed = transfer_end != 0 && (state_groups >> group & 1) == 0;
     return passed ? dropped_after(group, static_cast<uint32_t>(transfer_end)) : dropped_below(group, cached);
   }
   // Most blocks of a window group that a request holds at once while it grows by so many tokens a step.
-  uint64_t most_held(uint32_t group, uint64_t step) const {
+  uint64_t most_held(GroupIndex group, uint64_t step) const {
     const GroupShape& shape = groups[group];
     return shape.sinks + ceil_div(shape.window - 1, block_size) + ceil_div(step - 1, block_size) + 1;
   }
   // Fewest blocks of a token group that a request holds once when it has slots for `tokens` tokens, however
   // small its steps are and whatever it hits: those that its last token reads; or, if it is transferred, what
   // the token after it reads.
-  uint64_t fewest_held(uint32_t group, uint64_t tokens, bool transferred) const {
+  uint64_t fewest_held(GroupIndex group, uint64_t tokens, bool transferred) const {
     const size_t end = positions_of(tokens);
     if (!groups[group].windowed() || end == 0) return end;
     if ((state_groups >> group & 1) != 0) return 1;
@@ -151,7 +152,7 @@ struct Shape {
   }
   // At least so many in a window group if a hit may move the end of the slots to any number of tokens of
   // [first, last], behind a transfer or not.
-  uint64_t fewest_held_within(uint32_t group, uint64_t first, uint64_t last, bool transferred) const {
+  uint64_t fewest_held_within(GroupIndex group, uint64_t first, uint64_t last, bool transferred) const {
     const GroupShape& shape = groups[group];
     const bool chunks = shape.kind == KVC_GROUP_CHUNKED_LOCAL;
     const uint64_t any = chunks ? (last > shape.window ? !transferred : UINT64_MAX)
@@ -159,17 +160,17 @@ struct Shape {
     return std::min<uint64_t>(positions_of(first), any);
   }
   // First position that a group still needs once there are `tokens` tokens, its sinks excepted.
-  uint32_t dropped_below(uint32_t group, uint64_t tokens) const {
+  uint32_t dropped_below(GroupIndex group, uint64_t tokens) const {
     return groups[group].windowed() ? static_cast<uint32_t>(groups[group].window_start(tokens, block_size))
                                     : 0;
   }
   // The same for a request that has committed so many tokens.
-  uint32_t dropped_after(uint32_t group, uint32_t committed) const {
+  uint32_t dropped_after(GroupIndex group, uint32_t committed) const {
     return dropped_below(group,
                          groups[group].holds_end ? committed - by_block.remainder(committed) : committed);
   }
   // The fewest committed tokens after which a window group holds nothing before `position`.
-  uint64_t commit_that_drops(uint32_t group, uint64_t position) const {
+  uint64_t commit_that_drops(GroupIndex group, uint64_t position) const {
     const uint64_t tokens = groups[group].window_passes(position, block_size);
     return groups[group].holds_end ? ceil_div(tokens, block_size) * block_size : tokens;
   }

@@ -3,9 +3,9 @@
 
 namespace kvc {
 
-kvc_status Shares::check_publication(uint32_t ns, const int32_t* blocks, size_t num_blocks) const {
+kvc_status Shares::check_publication(NamespaceId ns, const int32_t* blocks, size_t num_blocks) const {
   if (!s_.quotas.on()) return KVC_OK;
-  const uint32_t cls = s_.class_of(ns);
+  const ClassIndex cls = s_.class_of(ns);
   uint64_t coming[kMaxPools] = {}, of_others[kMaxPools] = {};
   for (size_t i = 0; i < num_blocks; ++i) {
     if (blocks[i] == -1) continue;
@@ -34,22 +34,23 @@ kvc_status Shares::check_publication(uint32_t ns, const int32_t* blocks, size_t 
 }
 
 // An externally held block has been published in a namespace.
-void Shares::give(BlockId id, uint32_t ns) {
-  const uint32_t cls = s_.class_of(ns), pool = s_.pool[id].pool;
+void Shares::give(BlockId id, NamespaceId ns) {
+  const ClassIndex cls = s_.class_of(ns);
+  const PoolIndex pool = s_.pool[id].pool;
   s_.quotas.give(id, pool, cls, s_.namespaces.id(ns), List::kHeld);
   keep_to_quota(cls, pool);
 }
 
-kvc_status Shares::set_quota(uint32_t ns, uint32_t pool, uint64_t min, uint64_t max, uint64_t admitted) {
+kvc_status Shares::set_quota(NamespaceId ns, PoolIndex pool, uint64_t min, uint64_t max, uint64_t admitted) {
   const PoolCounts& counts = s_.pool.counts(pool);
   const uint64_t most = max == 0 ? Quotas::kNoMaximum : max;
   if (min > counts.size || (max != 0 && (max > counts.size || min > max))) {
     return invalid(
         "min_blocks is %llu and max_blocks %llu; pool %u has %llu blocks: set min_blocks <= "
         "max_blocks <= %llu, or max_blocks 0 for no maximum",
-        ull(min), ull(max), pool, ull(counts.size), ull(counts.size));
+        ull(min), ull(max), raw(pool), ull(counts.size), ull(counts.size));
   }
-  uint32_t cls = s_.class_of(ns);
+  ClassIndex cls = s_.class_of(ns);
   uint64_t others = 0;  // minimums
   for (uint32_t c = 1; c < s_.quotas.num_classes(); ++c)
     others += c != cls ? s_.quotas.share(c, pool).min : 0;
@@ -57,7 +58,7 @@ kvc_status Shares::set_quota(uint32_t ns, uint32_t pool, uint64_t min, uint64_t 
     return invalid(
         "min_blocks is %llu, those of other namespaces sum to %llu, and pool %u has %llu blocks; "
         "set at most %llu, or lower another",
-        ull(min), ull(others), pool, ull(counts.size), ull(counts.size - others));
+        ull(min), ull(others), raw(pool), ull(counts.size), ull(counts.size - others));
   }
   if (cls == 0 && min == 0 && max == 0) return KVC_OK;
   if (cls == 0 && (cls = s_.quotas.unused_class()) == 0) {
@@ -82,7 +83,7 @@ kvc_status Shares::set_quota(uint32_t ns, uint32_t pool, uint64_t min, uint64_t 
     return fail(KVC_ERROR_NO_SPACE,
                 "min_blocks is %llu, the namespace holds %llu, and only %llu more of pool %u are not held or "
                 "promised; free or preempt requests of others, retire steps, or set quotas before",
-                ull(min), ull(held), ull(counts.available() - lacking), pool);
+                ull(min), ull(held), ull(counts.available() - lacking), raw(pool));
   }
   if (is_new) begin(ns, cls, admitted);
   s_.quotas.set_limits(cls, pool, min, most);
@@ -96,13 +97,13 @@ kvc_status Shares::set_quota(uint32_t ns, uint32_t pool, uint64_t min, uint64_t 
   return KVC_OK;
 }
 
-void Shares::carry_quota(uint32_t ns, uint32_t cls, uint32_t pool, uint64_t min, uint64_t max) {
+void Shares::carry_quota(NamespaceId ns, ClassIndex cls, PoolIndex pool, uint64_t min, uint64_t max) {
   if (s_.class_of(ns) == 0) begin(ns, cls, 0);
   s_.quotas.set_limits(cls, pool, min, max);
 }
 
 // The blocks that the namespace has come to its class; cached ones keep their places among each other.
-void Shares::begin(uint32_t ns, uint32_t cls, uint64_t admitted) {
+void Shares::begin(NamespaceId ns, ClassIndex cls, uint64_t admitted) {
   const uint64_t payer = s_.namespaces.id(ns);
   s_.quotas.begin(cls, ns, admitted);
   s_.namespaces[ns].quota = cls;
@@ -128,8 +129,8 @@ void Shares::begin(uint32_t ns, uint32_t cls, uint64_t admitted) {
 }
 
 // Its blocks come to the common class: cached ones as if they were released now, stale ones to FREE.
-void Shares::end(uint32_t ns) {
-  const uint32_t cls = s_.class_of(ns);
+void Shares::end(NamespaceId ns) {
+  const ClassIndex cls = s_.class_of(ns);
   const auto per_class = static_cast<size_t>(s_.pool.shelves().num_lists() / s_.quotas.num_classes());
   for (uint32_t p = 0; p < s_.shape.num_pools; ++p) {
     for (size_t l = cls * per_class; l < (cls + 1) * per_class; ++l) {

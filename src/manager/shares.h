@@ -10,31 +10,31 @@ class Shares {
  public:
   Shares(BlockState& state, CachedBlocks& cached) : s_(state), cached_(cached) {}
 
-  uint32_t class_of(uint32_t ns) const { return s_.class_of(ns); }
+  ClassIndex class_of(NamespaceId ns) const { return s_.class_of(ns); }
   // `admitted`: requests of the namespace that hold blocks.
-  kvc_status set_quota(uint32_t ns, uint32_t pool, uint64_t min, uint64_t max, uint64_t admitted);
+  kvc_status set_quota(NamespaceId ns, PoolIndex pool, uint64_t min, uint64_t max, uint64_t admitted);
   // The namespace has a quota no more.
-  void end(uint32_t ns);
+  void end(NamespaceId ns);
   // A namespace has a quota in a pool, whatever is held; the caller has checked its numbers.
-  void carry_quota(uint32_t ns, uint32_t cls, uint32_t pool, uint64_t min, uint64_t max);
+  void carry_quota(NamespaceId ns, ClassIndex cls, PoolIndex pool, uint64_t min, uint64_t max);
   // What it has above its maximum, once blocks have come to it, is evicted as far as nobody holds it.
-  void keep_to_quota(uint32_t cls, uint32_t pool) {
+  void keep_to_quota(ClassIndex cls, PoolIndex pool) {
     if (const uint64_t max = s_.quotas.share(cls, pool).max; max != Quotas::kNoMaximum)
       cached_.keep_to_maximum(cls, pool, max);
   }
   // Whether externally held blocks may be published in a namespace: they count for it then. And one was.
-  kvc_status check_publication(uint32_t ns, const int32_t* blocks, size_t num_blocks) const;
-  [[gnu::noinline]] void give(BlockId id, uint32_t ns);
+  kvc_status check_publication(NamespaceId ns, const int32_t* blocks, size_t num_blocks) const;
+  [[gnu::noinline]] void give(BlockId id, NamespaceId ns);
 
   // Admitted requests that the watermark of a namespace's admission looks at: `all`, or those of its class.
-  uint64_t num_admitted(uint32_t ns, uint64_t all) const {
+  uint64_t num_admitted(NamespaceId ns, uint64_t all) const {
     return s_.quotas.on() ? s_.quotas.tenant(class_of(ns)).admitted : all;
   }
-  void count_admitted(uint32_t ns, uint64_t change) {
+  void count_admitted(NamespaceId ns, uint64_t change) {
     if (s_.quotas.on()) [[unlikely]]
       s_.quotas.tenant(class_of(ns)).admitted += change;
   }
-  void count_hits(uint32_t ns, uint64_t queries, uint64_t hits) {
+  void count_hits(NamespaceId ns, uint64_t queries, uint64_t hits) {
     if (!s_.quotas.on()) return;
     Quotas::Tenant& tenant = s_.quotas.tenant(class_of(ns));
     tenant.block_queries += queries;
@@ -42,7 +42,7 @@ class Shares {
   }
 
  private:
-  void begin(uint32_t ns, uint32_t cls, uint64_t admitted);
+  void begin(NamespaceId ns, ClassIndex cls, uint64_t admitted);
 
   BlockState& s_;
   CachedBlocks& cached_;

@@ -159,7 +159,7 @@ NodeId Requests::cursor_at(const Request& request, size_t published) const {
   return cursor;
 }
 
-void Requests::follow_moves(uint32_t pool) {
+void Requests::follow_moves(PoolIndex pool) {
   for (size_t i = 0; i < table_.size(); ++i) {
     Request& request = table_.at(i);
     if (request.id == 0 || !request.admitted) continue;

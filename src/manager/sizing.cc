@@ -6,7 +6,7 @@
 
 namespace kvc {
 
-kvc_status Manager::find_curve(uint64_t namespace_id, uint32_t* ns) const {
+kvc_status Manager::find_curve(uint64_t namespace_id, NamespaceId* ns) const {
   if (namespace_id != KVC_ALL_NAMESPACES) return blocks_.namespace_blocks().find_namespace(namespace_id, ns);
   *ns = Curves::kAll;
   return KVC_OK;
@@ -14,7 +14,7 @@ kvc_status Manager::find_curve(uint64_t namespace_id, uint32_t* ns) const {
 
 kvc_status Manager::open_curve(uint64_t namespace_id, const kvc_curve_config& config) {
   return change([&](const ManagerParts&) {
-    uint32_t ns;
+    NamespaceId ns{};
     KVC_TRY(find_curve(namespace_id, &ns));
     return requests_.curves().open(memory_, ns, config);
   });
@@ -22,7 +22,7 @@ kvc_status Manager::open_curve(uint64_t namespace_id, const kvc_curve_config& co
 
 kvc_status Manager::close_curve(uint64_t namespace_id) {
   return change([&](const ManagerParts&) {
-    uint32_t ns;
+    NamespaceId ns{};
     KVC_TRY(find_curve(namespace_id, &ns));
     return requests_.curves().close(ns);
   });
@@ -31,14 +31,14 @@ kvc_status Manager::close_curve(uint64_t namespace_id) {
 kvc_status Manager::read_curve(uint64_t namespace_id, const uint64_t* sizes, size_t num_sizes,
                                double* rates) {
   const std::lock_guard lock(monitor_.mutex());
-  uint32_t ns;
+  NamespaceId ns{};
   KVC_TRY(find_curve(namespace_id, &ns));
   return requests_.curves().read(ns, sizes, num_sizes, rates);
 }
 
 kvc_status Manager::curve_info(uint64_t namespace_id, kvc_curve_info* info) {
   const std::lock_guard lock(monitor_.mutex());
-  uint32_t ns;
+  NamespaceId ns{};
   KVC_TRY(find_curve(namespace_id, &ns));
   return requests_.curves().info(ns, info);
 }

@@ -99,7 +99,7 @@ struct StateReader {
   }
   // visit(id, node): all nodes of a namespace, newest sibling first, depth first; up again over parents.
   template <typename Visit>
-  kvc_status each_node_of(uint32_t ns, Visit&& visit) const {
+  kvc_status each_node_of(NamespaceId ns, Visit&& visit) const {
     NodeId node = tree().first_child(root_of(ns));
     while (is_node(node)) {
       if (tree().alive(node)) KVC_TRY(call(visit, node, tree()[node]));
@@ -137,18 +137,19 @@ struct StateReader {
   kvc_status list_prompts(char* names, size_t capacity, size_t* size) const;
   kvc_status list_namespaces(uint64_t* ids, size_t capacity, size_t* count) const;
   kvc_status pool_info(uint32_t p, kvc_pool_info* info) const;
-  kvc_status lost_reuse(uint32_t group, kvc_lost_reuse* info) const;
+  kvc_status lost_reuse(GroupIndex group, kvc_lost_reuse* info) const;
   kvc_status block_info(int32_t id, kvc_block_info* info) const;
-  kvc_status quota_info(uint64_t namespace_id, uint32_t pool, kvc_quota_info* info) const;
-  kvc_status export_tables(const uint64_t* ids, size_t num_ids, uint32_t group, int32_t fill_id,
+  kvc_status quota_info(uint64_t namespace_id, PoolIndex pool, kvc_quota_info* info) const;
+  kvc_status export_tables(const uint64_t* ids, size_t num_ids, GroupIndex group, int32_t fill_id,
                            int32_t* tables, size_t row_stride) const;
-  kvc_status export_slots(uint64_t id, uint32_t group, uint64_t first_token, uint64_t num_tokens, void* slots,
-                          size_t element_size) const;
+  kvc_status export_slots(uint64_t id, GroupIndex group, uint64_t first_token, uint64_t num_tokens,
+                          void* slots, size_t element_size) const;
   kvc_status check(const Env& env) const;
   uint64_t digest() const;
   kvc_status find(uint64_t id, const Request** request) const;
   // A few columns at a time, so that a request with little in common ends it early.
-  kvc_status common_prefix(const uint64_t* ids, size_t num_ids, uint32_t group, uint64_t* num_common) const {
+  kvc_status common_prefix(const uint64_t* ids, size_t num_ids, GroupIndex group,
+                           uint64_t* num_common) const {
     constexpr size_t kColumns = 16;
     size_t common = 0;
     for (bool more = num_ids != 0; more;) {

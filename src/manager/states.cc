@@ -14,13 +14,13 @@ uint64_t States::shortened_prompt(const Request& request) const {
   return (blocks - request.drop_tail_blocks) * shape_.block_size;
 }
 
-bool States::serves_later(const Request& request, uint32_t group, size_t position) const {
+bool States::serves_later(const Request& request, GroupIndex group, size_t position) const {
   if (!has(group)) return false;
   const uint64_t end = (position + 1) * shape_.block_size;
   return end == request.junction || end == shortened_prompt(request);
 }
 
-bool States::may_lack(const Request& request, uint32_t group, size_t position) const {
+bool States::may_lack(const Request& request, GroupIndex group, size_t position) const {
   return has(group) && position + 1 != request.positions &&
          (request.committed == 0 || position != (request.committed - 1) / shape_.block_size);
 }

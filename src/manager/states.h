@@ -14,9 +14,9 @@ class States : public Feature {
   // The next number of tokens whose state is worth keeping; 0 = none.
   uint64_t next_checkpoint(const Request& request) const;
   // Whether hits need the state at a position that leaves the table.
-  bool serves_later(const Request& request, uint32_t group, size_t position) const;
+  bool serves_later(const Request& request, GroupIndex group, size_t position) const;
   // Whether a position of a group's table may lack a block that no window has left.
-  bool may_lack(const Request& request, uint32_t group, size_t position) const;
+  bool may_lack(const Request& request, GroupIndex group, size_t position) const;
 
   kvc_status refine(const Request& request, Admissions& admissions, AdmissionPlan* plan) const;
   void tell(const Request& request, const AdmissionPlan& plan, kvc_probe_info* info) const;
@@ -29,7 +29,7 @@ class States : public Feature {
   void forked(const Request& parent, Request& child);
 
  private:
-  bool has(uint32_t group) const { return (shape_.state_groups >> group & 1) != 0; }
+  bool has(GroupIndex group) const { return (shape_.state_groups >> group & 1) != 0; }
   // visit(group)
   template <typename Visit>
   void each_group(Visit&& visit) const {

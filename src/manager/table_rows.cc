@@ -6,11 +6,11 @@
 namespace kvc {
 namespace {
 
-int32_t* row_of(const kvc_step& step, uint32_t group, int32_t row) {
+int32_t* row_of(const kvc_step& step, GroupIndex group, int32_t row) {
   return step.block_tables + (group * step.num_rows + static_cast<size_t>(row)) * step.row_stride;
 }
 
-void write_entry(kvc_step& step, uint32_t group, int32_t row, size_t position, BlockId block) {
+void write_entry(kvc_step& step, GroupIndex group, int32_t row, size_t position, BlockId block) {
   const int32_t entry = is_block(block) ? raw(block) : step.fill_id;
   row_of(step, group, row)[position] = entry;
   // The room was checked before. This is for callers that drive one request from two threads, or use one row
@@ -66,7 +66,7 @@ void TableRows::show_last(StepPlan& plan, Request& request, int32_t row) {
   table.set_synced(request.positions);
 }
 
-void TableRows::sync(StepPlan& plan, Request& request, uint32_t group, int32_t row, bool whole) {
+void TableRows::sync(StepPlan& plan, Request& request, GroupIndex group, int32_t row, bool whole) {
   kvc_step& step = plan.step;
   GroupTable& table = request.groups[group];
   const uint32_t positions = positions_in(shape_, request, group);

@@ -13,7 +13,7 @@ inline uint32_t positions_in(const Shape& shape, const Request& request, size_t 
   return group < shape.num_token_groups ? request.positions : request.cross_positions;
 }
 // Slot of a token that has a position, of a cross group the encoder's; -1 if its block was returned.
-inline int64_t slot_of(const Shape& shape, const Request& request, uint32_t group, uint32_t token) {
+inline int64_t slot_of(const Shape& shape, const Request& request, GroupIndex group, uint32_t token) {
   const uint32_t position = shape.by_block.divide(token);
   const BlockId block = request.groups[group].blocks.data[position];
   if (!is_block(block)) return -1;
@@ -51,7 +51,7 @@ class TableRows {
   uint64_t owner(size_t row) const { return owners_[row]; }
 
  private:
-  void sync(StepPlan& plan, Request& request, uint32_t group, int32_t row, bool whole);
+  void sync(StepPlan& plan, Request& request, GroupIndex group, int32_t row, bool whole);
 
   const Shape& shape_;
   Array<uint64_t> owners_;  // request whose entries a row shows

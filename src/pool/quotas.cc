@@ -23,7 +23,7 @@ uint64_t Quotas::minimums(size_t pool) const {
   return sum;
 }
 
-uint64_t Quotas::room_after_fences(uint32_t cls, size_t pool, uint64_t available, uint64_t kept) const {
+uint64_t Quotas::room_after_fences(ClassIndex cls, size_t pool, uint64_t available, uint64_t kept) const {
   uint64_t others = 0, left = 0;
   for (uint32_t c = 0; c < num_classes_; ++c) {
     Share s = share(c, pool);
@@ -40,7 +40,7 @@ uint64_t Quotas::room_after_fences(uint32_t cls, size_t pool, uint64_t available
   return rest < left ? rest : left;
 }
 
-void Quotas::give(BlockId id, size_t pool, uint32_t cls, uint64_t payer, List list) {
+void Quotas::give(BlockId id, size_t pool, ClassIndex cls, uint64_t payer, List list) {
   const auto move_out = [&](Share& s) {
     if (list == List::kLru) {
       --s.cached;
@@ -70,12 +70,12 @@ uint32_t Quotas::unused_class() const {
   return 0;
 }
 
-void Quotas::begin(uint32_t cls, uint32_t ns, uint64_t admitted) {
+void Quotas::begin(ClassIndex cls, NamespaceId ns, uint64_t admitted) {
   tenants_[cls] = {true, ns, admitted, 0, 0};
   tenants_[0].admitted -= admitted;
 }
 
-void Quotas::end(uint32_t cls) {
+void Quotas::end(ClassIndex cls) {
   tenants_[0].admitted += tenants_[cls].admitted;
   tenants_[cls] = {};
   for (size_t p = 0; p < num_pools_; ++p) {

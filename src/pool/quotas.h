@@ -32,7 +32,7 @@ class Quotas {
   };
   struct Tenant {
     bool taken;         // the class belongs to a namespace
-    uint32_t ns;        // its index
+    NamespaceId ns;     // its index
     uint64_t admitted;  // requests
     uint64_t block_queries, block_hits;
   };
@@ -42,9 +42,9 @@ class Quotas {
   bool on() const { return num_classes_ != 0; }
   uint32_t num_classes() const { return num_classes_; }
 
-  const Share& share(uint32_t cls, size_t pool) const { return shares_[cls * num_pools_ + pool]; }
-  Tenant& tenant(uint32_t cls) { return tenants_[cls]; }
-  const Tenant& tenant(uint32_t cls) const { return tenants_[cls]; }
+  const Share& share(ClassIndex cls, size_t pool) const { return shares_[cls * num_pools_ + pool]; }
+  Tenant& tenant(ClassIndex cls) { return tenants_[cls]; }
+  const Tenant& tenant(ClassIndex cls) const { return tenants_[cls]; }
   uint64_t lacking(size_t pool) const { return lacking_[pool]; }
   uint64_t minimums(size_t pool) const;  // their sum, O(classes)
   uint64_t above(size_t pool) const { return above_[pool]; }
@@ -54,29 +54,29 @@ class Quotas {
 
   // Blocks that a class may take, of `available` in the pool: what the others are sure of stays, and it keeps
   // to its maximum.
-  uint64_t room(uint32_t cls, size_t pool, uint64_t available) const {
+  uint64_t room(ClassIndex cls, size_t pool, uint64_t available) const {
     const Share& s = share(cls, pool);
     const uint64_t others = lacking_[pool] - s.unmet();
     const uint64_t rest = available > others ? available - others : 0;
     return rest < s.left() ? rest : s.left();
   }
   // The same if nobody held any; what it holds above a maximum that was lowered stays its own. O(classes).
-  uint64_t most_room(uint32_t cls, size_t pool, uint64_t size) const {
+  uint64_t most_room(ClassIndex cls, size_t pool, uint64_t size) const {
     const Share& s = share(cls, pool);
     return std::min(size - (minimums(pool) - s.min), std::max(s.max, s.held));
   }
   // The same once the fenced blocks of all classes have settled, `kept` of its own excepted.
-  uint64_t room_after_fences(uint32_t cls, size_t pool, uint64_t available, uint64_t kept) const;
+  uint64_t room_after_fences(ClassIndex cls, size_t pool, uint64_t available, uint64_t kept) const;
   // Classes whose cached blocks the class may evict: class 0, those above their minimum, and its own. Below
   // its minimum it leaves its own alone: others have what it lacks.
-  uint64_t evictable(uint32_t cls, size_t pool) const {
+  uint64_t evictable(ClassIndex cls, size_t pool) const {
     const Share& s = share(cls, pool);
     const uint64_t own = uint64_t{1} << cls;
     return s.used() < s.min ? above_[pool] & ~own : above_[pool] | own;
   }
 
   // A block becomes held, cached or free, or moves; each names what it was before.
-  void take(BlockId id, size_t pool, uint32_t cls, uint64_t payer) {
+  void take(BlockId id, size_t pool, ClassIndex cls, uint64_t payer) {
     classes_[static_cast<size_t>(raw(id))] = static_cast<uint8_t>(cls);
     payers_[static_cast<size_t>(raw(id))] = payer;
     change(cls, pool, [](Share& s) { ++s.held; });
@@ -85,7 +85,7 @@ class Quotas {
     change(class_of(id), pool, [&](Share& s) { was_fenced ? --s.fenced : (--s.cached, ++s.held); });
   }
   // A class will take so many blocks more.
-  void expect(uint32_t cls, size_t pool, uint64_t count) {
+  void expect(ClassIndex cls, size_t pool, uint64_t count) {
     change(cls, pool, [&](Share& s) { s.held += count; });
   }
   void fence(BlockId id, size_t pool) { ++at(class_of(id), pool).fenced; }
@@ -104,10 +104,10 @@ class Quotas {
     payers_[static_cast<size_t>(raw(to))] = payer(from);
   }
   // A block that is not FREE comes to another class. What it is stays: `fenced` and `cached` say what.
-  void give(BlockId id, size_t pool, uint32_t cls, uint64_t payer, List list);
+  void give(BlockId id, size_t pool, ClassIndex cls, uint64_t payer, List list);
 
   // Cached blocks of a class, of all classes, are stale from now on.
-  void forget(uint32_t cls, size_t pool, uint64_t cached) {
+  void forget(ClassIndex cls, size_t pool, uint64_t cached) {
     change(cls, pool, [&](Share& s) { s.cached -= cached; });
   }
   void forget_all() {
@@ -115,22 +115,22 @@ class Quotas {
       for (size_t p = 0; p < num_pools_; ++p) forget(cls, p, share(cls, p).cached);
     }
   }
-  void set_limits(uint32_t cls, size_t pool, uint64_t min, uint64_t max) {
+  void set_limits(ClassIndex cls, size_t pool, uint64_t min, uint64_t max) {
     change(cls, pool, [&](Share& s) { s.min = min, s.max = max; });
   }
-  void count_refusal(uint32_t cls, size_t pool) { ++at(cls, pool).refusals; }
+  void count_refusal(ClassIndex cls, size_t pool) { ++at(cls, pool).refusals; }
   // The lowest class that no namespace has, or 0.
   uint32_t unused_class() const;
   // The class belongs to a namespace from now on; to nobody.
-  void begin(uint32_t cls, uint32_t ns, uint64_t admitted);
-  void end(uint32_t cls);
+  void begin(ClassIndex cls, NamespaceId ns, uint64_t admitted);
+  void end(ClassIndex cls);
 
  private:
   static constexpr size_t kMaxPools = 32;
 
-  Share& at(uint32_t cls, size_t pool) { return shares_[cls * num_pools_ + pool]; }
+  Share& at(ClassIndex cls, size_t pool) { return shares_[cls * num_pools_ + pool]; }
   template <typename Change>
-  void change(uint32_t cls, size_t pool, Change&& change) {
+  void change(ClassIndex cls, size_t pool, Change&& change) {
     Share& s = at(cls, pool);
     lacking_[pool] -= s.unmet();
     change(s);

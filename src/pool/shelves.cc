@@ -67,7 +67,7 @@ void Shelves::renew(BlockId id, Place place) {
   came_[static_cast<size_t>(raw(id))] = clocks_[blocks_[raw(id)].pool].now++;
 }
 
-BlockId Shelves::first_of_level(size_t pool, uint32_t cls, uint32_t level, uint64_t* score) {
+BlockId Shelves::first_of_level(size_t pool, ClassIndex cls, uint32_t level, uint64_t* score) {
   BlockId best = kNoBlock;
   *score = UINT64_MAX;
   uint16_t& shelves = filled(pool, cls, level);
@@ -84,7 +84,7 @@ BlockId Shelves::first_of_level(size_t pool, uint32_t cls, uint32_t level, uint6
   return best;
 }
 
-bool Shelves::lowest_level(size_t pool, uint32_t cls, uint32_t* level) {
+bool Shelves::lowest_level(size_t pool, ClassIndex cls, uint32_t* level) {
   const uint64_t* words = levels(pool, cls);
   if ((words[0] | words[1]) == 0) return false;
   *level = static_cast<uint32_t>(words[0] != 0 ? __builtin_ctzll(words[0]) : 64 + __builtin_ctzll(words[1]));

@@ -107,13 +107,13 @@ class Shelves {
   uint64_t came(BlockId id) const { return came_[static_cast<size_t>(raw(id))]; }
   // A bit for each shelf of a level, and for each level of a class, that may have blocks: set when one comes,
   // cleared by victim() when it finds none.
-  uint16_t& filled(size_t pool, uint32_t cls, uint32_t level) {
+  uint16_t& filled(size_t pool, ClassIndex cls, uint32_t level) {
     return filled_[(pool * num_classes_ + cls) * num_levels_ + level];
   }
-  uint64_t* levels(size_t pool, uint32_t cls) { return &levels_[(pool * num_classes_ + cls) * 2]; }
+  uint64_t* levels(size_t pool, ClassIndex cls) { return &levels_[(pool * num_classes_ + cls) * 2]; }
   void link_into(BlockId id, Block& block, Place place);
-  bool lowest_level(size_t pool, uint32_t cls, uint32_t* level);
-  BlockId first_of_level(size_t pool, uint32_t cls, uint32_t level, uint64_t* score);
+  bool lowest_level(size_t pool, ClassIndex cls, uint32_t* level);
+  BlockId first_of_level(size_t pool, ClassIndex cls, uint32_t level, uint64_t* score);
 
   Block* blocks_ = nullptr;
   PoolState* pools_ = nullptr;

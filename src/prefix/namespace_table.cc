@@ -81,7 +81,7 @@ bool NamespaceTable::create(Memory& memory, Arena& arena, EventRing& events, siz
   return true;
 }
 
-void NamespaceTable::refresh(uint32_t index) {
+void NamespaceTable::refresh(NamespaceId index) {
   for (size_t p = 0; p < num_pools_; ++p) cached_[index * num_pools_ + p] = 0;
   namespaces_[index].counts_epoch = global_resets_;
 }
@@ -101,7 +101,7 @@ Digest256 NamespaceTable::digest_of_config(const kvc_namespace_config& config) {
   return sha.finish();
 }
 
-kvc_status NamespaceTable::open(const kvc_namespace_config& config, uint32_t* index) {
+kvc_status NamespaceTable::open(const kvc_namespace_config& config, NamespaceId* index) {
   const Part parts[3] = {{config.model, config.model_size},
                          {config.adapter, config.adapter_size},
                          {config.tenant, config.tenant_size}};
@@ -161,7 +161,7 @@ kvc_status NamespaceTable::open(const kvc_namespace_config& config, uint32_t* in
   return KVC_OK;
 }
 
-kvc_status NamespaceTable::open_like(const Namespace& other, uint32_t* index) {
+kvc_status NamespaceTable::open_like(const Namespace& other, NamespaceId* index) {
   Part parts[3] = {};
   const char* at = other.identity;
   for (Part& part : parts) {  // as frame() writes them
@@ -268,13 +268,13 @@ void NamespaceTable::forget_identity(Namespace& ns) {
   ns.identity = nullptr;
 }
 
-void NamespaceTable::close(uint32_t index) {
+void NamespaceTable::close(NamespaceId index) {
   forget_identity(namespaces_[index]);
   namespaces_[index].opens = 0;
   free_if_unused(index);
 }
 
-void NamespaceTable::free_if_unused(uint32_t index) {
+void NamespaceTable::free_if_unused(NamespaceId index) {
   Namespace& ns = namespaces_[index];
   if (ns.opens != 0 || ns.num_nodes != 0 || index == 0) return;
   if (ns.generation == UINT32_MAX) return;  // ids are never reused: this index is retired

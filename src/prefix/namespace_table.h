@@ -23,9 +23,9 @@ struct Namespace {
   uint64_t counts_epoch;  // global epoch of its cached counts
   NodeId first_child;
   uint32_t generation;
-  uint32_t opens;  // 0 = closed (index 0: always 1)
-  uint32_t users;  // requests and pins
-  uint32_t quota;  // its class (pool/quotas.h); 0 = it has none
+  uint32_t opens;    // 0 = closed (index 0: always 1)
+  uint32_t users;    // requests and pins
+  ClassIndex quota;  // its class (pool/quotas.h); 0 = it has none
   uint32_t num_nodes;
   int32_t hash_next;  // identity table; also the list of unused indices
   uint64_t identity_hash;
@@ -37,7 +37,7 @@ struct Namespace {
 
 // What NamespaceTable::carry() has done.
 struct CarriedNamespace {
-  uint32_t index;
+  NamespaceId index;
   uint32_t used;  // indices that had ever been used before
   uint64_t most_resets;
   Namespace before;  // at the index; not set if that had never been used
@@ -52,11 +52,11 @@ class NamespaceTable {
   [[nodiscard]] bool create(Memory& memory, Arena& arena, EventRing& events, size_t num_pools, uint32_t tag,
                             uint32_t generation = 0);
 
-  Namespace& operator[](uint32_t index) { return namespaces_[index]; }
-  const Namespace& operator[](uint32_t index) const { return namespaces_[index]; }
+  Namespace& operator[](NamespaceId index) { return namespaces_[index]; }
+  const Namespace& operator[](NamespaceId index) const { return namespaces_[index]; }
   uint32_t size() const { return used_; }
   // What callers know a namespace by: 0 for the default one.
-  uint64_t id(uint32_t index) const {
+  uint64_t id(NamespaceId index) const {
     return index == 0 ? 0 : make_handle(tag_, HandleKind::kNamespace, index, namespaces_[index].generation);
   }
   bool is_open(uint64_t id) const {
@@ -64,21 +64,21 @@ class NamespaceTable {
     return index < used_ && namespaces_[index].opens != 0 && this->id(index) == id;
   }
 
-  uint64_t epoch(uint32_t index) const { return namespaces_[index].resets + global_resets_; }
+  uint64_t epoch(NamespaceId index) const { return namespaces_[index].resets + global_resets_; }
   // Blocks of this namespace and epoch in the LRU list of a pool.
-  uint64_t& cached(uint32_t index, size_t pool) {
+  uint64_t& cached(NamespaceId index, size_t pool) {
     Namespace& ns = namespaces_[index];
     if (ns.counts_epoch != global_resets_) refresh(index);
     return cached_[index * num_pools_ + pool];
   }
 
-  uint64_t cached(uint32_t index, size_t pool) const {
+  uint64_t cached(NamespaceId index, size_t pool) const {
     return namespaces_[index].counts_epoch != global_resets_ ? 0 : cached_[index * num_pools_ + pool];
   }
 
-  kvc_status open(const kvc_namespace_config& config, uint32_t* index);
+  kvc_status open(const kvc_namespace_config& config, NamespaceId* index);
   // A new namespace with the identity of an open one of another table, open as often.
-  kvc_status open_like(const Namespace& other, uint32_t* index);
+  kvc_status open_like(const Namespace& other, NamespaceId* index);
   // A namespace with this framed identity (of size 0: the default one) is open `opens` times more, in an
   // epoch that is at least the given one; it has no positions.
   kvc_status carry(const char* identity, size_t size, uint32_t opens, uint64_t epoch, CarriedNamespace* out);
@@ -91,13 +91,13 @@ class NamespaceTable {
   static Digest256 digest_of_config(const kvc_namespace_config& config);
   static Digest256 digest_of_identity(const char* identity, size_t size);
   // Makes the index unusable for callers; it is used again after free_if_unused.
-  void close(uint32_t index);
-  void free_if_unused(uint32_t index);
+  void close(NamespaceId index);
+  void free_if_unused(NamespaceId index);
 
   // Positions keep 48 bits of an epoch. Closings count as well, but the generations of an index end long
   // before.
   bool may_reset() const { return global_resets_ + most_resets_ < kMaxResets; }
-  void reset_one(uint32_t index) {
+  void reset_one(NamespaceId index) {
     if (++namespaces_[index].resets > most_resets_) most_resets_ = namespaces_[index].resets;
     for (size_t p = 0; p < num_pools_; ++p) cached(index, p) = 0;
   }
@@ -106,7 +106,7 @@ class NamespaceTable {
  private:
   friend class ManagerPeer;  // tests
   static constexpr size_t kBuckets = 4096;
-  void refresh(uint32_t index);
+  void refresh(NamespaceId index);
   bool may_reuse(int32_t index) const {
     return index >= 0 && namespaces_[static_cast<size_t>(index)].waits_for <= events_->oldest();
   }

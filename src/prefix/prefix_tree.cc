@@ -137,7 +137,7 @@ inline void PrefixTree::write_row(NodeId id, const int32_t* tokens) {
 }
 
 size_t PrefixTree::publish_chain(NodeId& parent, const uint64_t* keys, const int32_t* tokens,
-                                 const BlockId* blocks, size_t count, uint32_t ns, uint64_t epoch) {
+                                 const BlockId* blocks, size_t count, NamespaceId ns, uint64_t epoch) {
   if (num_groups_ != 1 || is_node(orphans_) || is_node(first_child(parent)) || !has_room()) return 0;
   if (count > free_nodes()) count = free_nodes();
   constexpr size_t kBucketAhead = 12, kBlockAhead = 6;
@@ -203,8 +203,8 @@ void PrefixTree::note_chain(NodeId parent, const BlockId* blocks, size_t count, 
   if (notes_.uses().on()) notes_.begin_chain(pool_, blocks, count);
 }
 
-NodeId PrefixTree::make(NodeId parent, uint64_t key, const int32_t* tokens, ExtraRecord* extra, uint32_t ns,
-                        uint64_t epoch) {
+NodeId PrefixTree::make(NodeId parent, uint64_t key, const int32_t* tokens, ExtraRecord* extra,
+                        NamespaceId ns, uint64_t epoch) {
   Node* const nodes = nodes_.data();
   const auto at = [nodes](NodeId id) -> Node& { return nodes[raw(id)]; };
   const NodeId id = places_.next();

@@ -31,7 +31,7 @@ struct Prompt {
   const int32_t* tokens;   // of position 0 on
   const uint64_t* hashes;  // chain values of full blocks
   KeyList keys;
-  uint32_t ns;
+  NamespaceId ns;
   uint64_t epoch;
 };
 
@@ -78,7 +78,7 @@ class PrefixTree {
 
   // Finds or makes the child of `parent` with this content; kNoNode if all nodes are in use.
   NodeId publish_position(NodeId parent, uint64_t key, const int32_t* tokens, ExtraRecords& extras,
-                          size_t position, uint32_t ns, uint64_t epoch) {
+                          size_t position, NamespaceId ns, uint64_t epoch) {
     if (is_node(first_child(parent))) {  // else nothing can be there: no need to look
       const NodeId known = find(parent, key, tokens, extras.view(position), epoch);
       if (is_node(known)) return known;
@@ -90,7 +90,7 @@ class PrefixTree {
   // be new because the first parent has no child. Makes them and attaches blocks[i], the only block of
   // position i. Returns how many it made, 0 if this is not the usual case; `parent` is then the last one.
   size_t publish_chain(NodeId& parent, const uint64_t* keys, const int32_t* tokens, const BlockId* blocks,
-                       size_t count, uint32_t ns, uint64_t epoch);
+                       size_t count, NamespaceId ns, uint64_t epoch);
   // While it lives, token rows are written past the caches if there are many.
   class Bulk {
    public:
@@ -239,7 +239,7 @@ class PrefixTree {
     if (readers_.any()) [[unlikely]]
       readers_.fall_back(dead, (*this)[dead].parent, (*this)[dead].sibling_next);
   }
-  NodeId make(NodeId parent, uint64_t key, const int32_t* tokens, ExtraRecord* extra, uint32_t ns,
+  NodeId make(NodeId parent, uint64_t key, const int32_t* tokens, ExtraRecord* extra, NamespaceId ns,
               uint64_t epoch);
   template <bool kPlain>
   void bury_chain(NodeId id);

@@ -15,7 +15,7 @@ bool Changes::create(Memory& memory, size_t max_blocks, uint32_t block_size, uin
 }
 
 // The slot of a block, or the free one that it would take. A digest is its own hash.
-int32_t* Changes::slot_of(const Digest256& digest, uint32_t group) {
+int32_t* Changes::slot_of(const Digest256& digest, GroupIndex group) {
   const size_t mask = slots_.size() - 1;
   uint64_t bits;
   std::memcpy(&bits, digest.bytes, sizeof bits);

@@ -6,6 +6,7 @@
 #include <span>
 #include <string_view>
 
+#include "base/ids.h"
 #include "base/memory.h"
 #include "events/encode.h"
 
@@ -52,7 +53,7 @@ class Changes {
     std::string_view lora_name;
   };
 
-  int32_t* slot_of(const Digest256& digest, uint32_t group);
+  int32_t* slot_of(const Digest256& digest, GroupIndex group);
   int32_t find_stored(const Digest256& digest);
   void drop(int32_t i);
   void compact();

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <unordered_map>
 
+#include "base/ids.h"
 #include "base/sha256.h"
 
 namespace kvc {
@@ -20,7 +21,7 @@ class NodeHashes {
   // Keeps a hash from elsewhere, for a child that is about to be stored.
   void know(uint64_t node, const Digest256& hash) { nodes_.try_emplace(node, Node{hash, 0, 0, 0}); }
   // The position, whose parent is known or 0, can be found in a group.
-  void store(uint64_t node, uint64_t parent, uint32_t group, const Digest256& hash) {
+  void store(uint64_t node, uint64_t parent, GroupIndex group, const Digest256& hash) {
     Node& own = nodes_.try_emplace(node, Node{hash, 0, 0, 0}).first->second;
     own.groups |= 1u << group;
     if (own.parent == parent) return;
@@ -28,7 +29,7 @@ class NodeHashes {
     ++nodes_.at(parent).children;
   }
   // It cannot be found in the group any more.
-  void remove(uint64_t node, uint32_t group) {
+  void remove(uint64_t node, GroupIndex group) {
     auto at = nodes_.find(node);
     if (at == nodes_.end()) return;
     at->second.groups &= ~(1u << group);

@@ -84,7 +84,7 @@ struct alignas(64) Request {
   bool tail_shared;  // the block at `capacity` may need copy-on-write
   bool readmission;  // admitted before
   bool building;     // taken, filled without the lock, not known by its id yet
-  uint32_t ns;
+  NamespaceId ns;
   uint32_t num_hashes;
   Buffer<uint64_t> hashes;  // table keys of the first num_hashes positions, from creation to publication
   Buffer<ExtraKey> keys;    // a KeyList of num_keys

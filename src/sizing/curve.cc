@@ -90,7 +90,7 @@ void Curve::open_slot() {
   ++slot_;
 }
 
-void Curve::touch(uint64_t key, uint32_t ns, bool publishes, Part* part) {
+void Curve::touch(uint64_t key, NamespaceId ns, bool publishes, Part* part) {
   if (part != nullptr) ++part->sampled;
   size_t at = find(key);
   Entry& entry = entries_[at];
@@ -209,7 +209,7 @@ void Curve::clear_counts(size_t slots) {
   }
 }
 
-void Curve::forget(uint32_t ns) {
+void Curve::forget(NamespaceId ns) {
   if (alive_ == 0) return;
   for (size_t at = 0; at <= mask_; ++at) {
     while (entries_[at].slot > forgotten_ && entries_[at].ns == ns) {

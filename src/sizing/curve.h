@@ -16,6 +16,7 @@
 // create() takes all memory. Calls touch of it what the stack has held, not what it could hold. Not
 // thread-safe.
 #pragma once
+#include "base/ids.h"
 #include "base/memory.h"
 
 namespace kvc {
@@ -35,18 +36,18 @@ class Curve {
     size_t num_readable;  // of these, positions that a larger cache could answer
     size_t num_hits;      // of these, positions that the manager answered
     bool publishes;       // new positions enter the cache
-    uint32_t ns;
+    NamespaceId ns;
   };
   void admit(const Admission& admission);
   // Positions that are published behind the prompts. They stand with the newest admission.
-  void grow(const uint64_t* keys, size_t num_keys, uint32_t ns) {
+  void grow(const uint64_t* keys, size_t num_keys, NamespaceId ns) {
     for (size_t i = 0; i < num_keys; ++i) {
       if (is_sampled(keys[i])) [[unlikely]]
         touch(keys[i], ns, true, nullptr);
     }
   }
   // The cached positions of a namespace are gone: looks at all entries that are in use, if there are any.
-  void forget(uint32_t ns);
+  void forget(NamespaceId ns);
   // Those of all are: constant time. Their entries stay until others need the room.
   void forget_all();
 
@@ -86,7 +87,7 @@ class Curve {
   void each_sampled(const uint64_t* keys, size_t num_keys, Function&& function) const;
 
   void open_slot();
-  void touch(uint64_t key, uint32_t ns, bool publishes, Part* part);
+  void touch(uint64_t key, NamespaceId ns, bool publishes, Part* part);
   size_t find(uint64_t key) const;
   void erase(size_t at);
   void grow_table();

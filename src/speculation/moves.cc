@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "speculation/moves.h"
 
+#include "base/ids.h"
+
 namespace kvc {
 namespace {
 
@@ -26,7 +28,8 @@ kvc_status find(const kvc_draft_tables& tables, size_t request, uint64_t positio
 // One move more, or a longer last one: tokens that stay together inside their blocks move together.
 class Moves {
  public:
-  Moves(uint32_t group, kvc_token_copy* to, size_t capacity) : group_(group), to_(to), capacity_(capacity) {}
+  Moves(GroupIndex group, kvc_token_copy* to, size_t capacity)
+      : group_(group), to_(to), capacity_(capacity) {}
   void add(TokenPlace from, TokenPlace to) {
     if (count_ != begin_ && last_.source == from.block && last_.destination == to.block &&
         last_.offset + last_.num_tokens == from.offset && last_.new_offset + last_.num_tokens == to.offset) {

@@ -102,7 +102,7 @@ kvc_status page_fingerprint(const PageSource& source, const PageShape& shape, Di
   return KVC_OK;
 }
 
-Digest256 page_salt(uint32_t group, const Digest256& fingerprint) {
+Digest256 page_salt(GroupIndex group, const Digest256& fingerprint) {
   static constexpr char kLabel[] = "kvcache page 1";
   Sha256 sha;
   sha.update(kLabel, sizeof kLabel);

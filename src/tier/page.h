@@ -6,6 +6,7 @@
 //
 // A rank has some layers and some heads of a block. Their bytes are runs of the page. Pure functions.
 #pragma once
+#include "base/ids.h"
 #include "base/sha256.h"
 #include "layout/layout.h"
 
@@ -55,7 +56,7 @@ kvc_status make_page_shape(const Layout& layout, uint32_t num_layers, uint32_t n
 /// other weights would be found.
 kvc_status page_fingerprint(const PageSource& source, const PageShape& shape, Digest256* out);
 /// What the keys of a group's pages have in common.
-Digest256 page_salt(uint32_t group, const Digest256& fingerprint);
+Digest256 page_salt(GroupIndex group, const Digest256& fingerprint);
 /// The key of a page: the digest of its position, to which the salt is added without carry. Positions and
 /// salts are SHA-256, so two keys are equal by an accident as rare as two equal digests.
 inline Digest256 page_key(const Digest256& position, const Digest256& salt) {

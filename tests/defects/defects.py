@@ -304,7 +304,7 @@ DEFECTS = [
      "tokens = requests_.capacity_for(*request, request->known + learned);", "tokens = requests_.capacity_for(*request, request->known + 0 * learned);"),
     ("a request named twice is extended twice", "src/manager/decode.cc", "request.stepped != step_id && ", ""),
     ("what a reset left behind is evicted as if it counted", "src/manager/cached_blocks.cc",
-     "plain && block.next_copy == victim && !s_.tree.stale(node)", "plain && block.next_copy == victim"),
+     "block.next_copy != victim || s.tree.stale(node)", "block.next_copy != victim"),
     ("a request of before a reset publishes in a decode step", "src/manager/usual.cc", " || stale(request))", ")"),
     ("a block with extra keys is published without them in a decode step", "src/manager/usual.cc", " || request.num_keys != 0", ""),
     ("a decode step takes a block that is not there", "src/manager/usual.cc", " ||\n        blocks_.pool().counts(0).available() == 0", ""),

@@ -16,6 +16,7 @@ FEATURES = re.compile(r"\b(?:has_(?:hints|fills|cross|headroom|gaps|shelves)|reu
                       r"\b(?:shelves|filling|uses|notes)\(\)\.on\(\)|"
                       r"\b(?:state|cross)_groups\b")
 BARE = re.compile(r"(?<!for )[(,]\s*(?:const )?uint32_t (ns|group|pool|cls)\b(?=\s*[,)=])")
+C_FUNCTION = re.compile(r"\bkvc_\w+\([^()]*\)")  # its parameters are the caller's numbers
 # What is counted: its name, the limit, the goal.
 LIMITS = [
     ("classes of more than 60 methods", 0, 0),
@@ -23,7 +24,7 @@ LIMITS = [
     ("functions of more than 60 lines", 0, 0),
     ("lines of the longest function", 60, LINES),
     ("conditions on features in src/manager", 85, 30),
-    ("parameters `uint32_t ns`, `group`, `pool`, `cls`", 314, 0),
+    ("parameters `uint32_t ns`, `group`, `pool`, `cls`", 0, 0),
 ]
 
 NOISE = re.compile(r'//[^\n]*|/\*.*?\*/|R"(\w*)\(.*?\)\1"|"(?:\\.|[^"\\\n])*"|(?<!\w)\'(?:\\.|[^\'\\\n])+\'', re.S)
@@ -130,7 +131,7 @@ def count_tree(root):
             code = plain(text)
             if path.startswith("src/manager/") and path != DEFINITIONS:
                 conditions.append((len(FEATURES.findall(code)), path))
-            bare.append((len(BARE.findall(code)), path))
+            bare.append((len(BARE.findall(C_FUNCTION.sub("", code))), path))
     large = [item for item in classes if item[0] > METHODS]
     long = [item for item in functions if item[0] > LINES]
     largest = lambda items: max((number for number, _ in items), default=0)

@@ -74,7 +74,7 @@ TEST_F(NamespaceIdentityTest, EqualIdentitiesShareASlotUntilTheLastClose) {
 TEST_F(NamespaceIdentityTest, TheDigestDependsOnTheIdentityAlone) {
   NamespaceTable other;
   ASSERT_TRUE(other.create(memory_, arena_, ring_, 1, 77));
-  uint32_t there;
+  NamespaceId there;
   ASSERT_EQ(open_in(other, {"x", {}, {}}, &there), KVC_OK);
   ASSERT_EQ(open_in(other, {"m", {}, "t"}, &there), KVC_OK);
   const uint32_t here = open({"m", {}, "t"});

@@ -96,7 +96,7 @@ TEST_F(NamespaceTableTest, GrowsPastItsFirstSlotsAndKeepsCounts) {
 
 TEST_F(NamespaceTableTest, AllSlotsCanBeUsedAndOneMoreIsRefused) {
   for (size_t i = 1; i < NamespaceTable::kMaxNamespaces; ++i) open_number(i);
-  uint32_t index = 123;
+  NamespaceId index{123};
   EXPECT_EQ(open_in(table_, {"one more", {}, {}}, &index), KVC_ERROR_LIMIT);
   EXPECT_EQ(index, 123u);
   EXPECT_EQ(open_number(4711), 4711u) << "what is open can be opened again";
@@ -139,7 +139,7 @@ TEST_F(NamespaceTableTest, EveryFailingAllocationLeavesItUnchanged) {
   std::set<uint64_t> ids;
   for (uint32_t index = 0; index < table_.size(); ++index) ids.insert(table_.id(index));
   uint64_t failures = 0;
-  uint32_t index = UINT32_MAX;
+  NamespaceId index{UINT32_MAX};
   kvc_status status;
   do {
     heap_.fail_after(0);
@@ -165,7 +165,7 @@ TEST_F(NamespaceTableTest, EveryFailingAllocationLeavesItUnchanged) {
 TEST_F(NamespaceTableTest, OpensAreCountedUpToTheirLimit) {
   const uint32_t index = open({"m", {}, {}});
   table_[index].opens = UINT32_MAX;
-  uint32_t out = 9;
+  NamespaceId out{9};
   EXPECT_EQ(open_in(table_, {"m", {}, {}}, &out), KVC_ERROR_LIMIT);
   EXPECT_EQ(out, 9u);
   EXPECT_EQ(table_[index].opens, UINT32_MAX);

@@ -20,7 +20,7 @@ class NamespaceTableTest : public ::testing::Test {
  protected:
   void SetUp() override { ASSERT_TRUE(table_.create(memory_, arena_, ring_, 2, 5)); }
 
-  static kvc_status open_in(NamespaceTable& table, const Identity& identity, uint32_t* index) {
+  static kvc_status open_in(NamespaceTable& table, const Identity& identity, NamespaceId* index) {
     kvc_namespace_config config = {};
     config.struct_size = sizeof config;
     const auto set = [](const Part& part, const void*& data, size_t& size) {
@@ -34,7 +34,7 @@ class NamespaceTableTest : public ::testing::Test {
     return table.open(config, index);
   }
   uint32_t open(const Identity& identity) {
-    uint32_t index = UINT32_MAX;
+    NamespaceId index{UINT32_MAX};
     EXPECT_EQ(open_in(table_, identity, &index), KVC_OK);
     return index;
   }

@@ -63,7 +63,7 @@ TEST_P(PrefixTreeTest, NamespacesHaveTheirOwnRoots) {
   config.struct_size = sizeof config;
   config.tenant = "t";
   config.tenant_size = 1;
-  uint32_t index = 0;
+  NamespaceId index{};
   ASSERT_EQ(w.namespaces.open(config, &index), KVC_OK);
   const NodeId here = w.publish(root_of(kRoot), 1), there = w.publish(root_of(index), 1);
   EXPECT_NE(here, there);
@@ -72,7 +72,7 @@ TEST_P(PrefixTreeTest, NamespacesHaveTheirOwnRoots) {
   EXPECT_EQ(w.namespaces[index].num_nodes, 1u);
   const BlockId block = w.attach(there);
   w.namespaces.close(index);
-  uint32_t other = 0;
+  NamespaceId other{};
   ASSERT_EQ(w.namespaces.open(config, &other), KVC_OK);
   EXPECT_NE(other, index) << "its node is still there";
   w.tree.detach(block);
