@@ -22,7 +22,8 @@ SHAPE = dict(vocab_size=211, hidden_size=64, intermediate_size=96, num_hidden_la
 MODELS = {
     "llama": lambda: LlamaForCausalLM(LlamaConfig(**SHAPE)),
     "mistral": lambda: MistralForCausalLM(MistralConfig(**SHAPE, sliding_window=24)),
-    "gemma": lambda: Gemma2ForCausalLM(Gemma2Config(**SHAPE, head_dim=16, sliding_window=20, query_pre_attn_scalar=16, tie_word_embeddings=False)),
+    "gemma": lambda: Gemma2ForCausalLM(Gemma2Config(**SHAPE, head_dim=16, sliding_window=20, query_pre_attn_scalar=16, tie_word_embeddings=False,
+                                                    attn_implementation="eager")),  # "sdpa" leaves out what caps the logits
 }
 NEW = 60
 
