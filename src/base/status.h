@@ -43,5 +43,8 @@ const char* status_name(kvc_status status);
   } while (false)
 
 // Makes a check of the state fail with this text.
-#define KVC_CHECK(condition, ...) \
-  if (!(condition)) return ::kvc::fail(KVC_ERROR_CORRUPT, __VA_ARGS__)
+#define KVC_CHECK(condition, ...)                         \
+  do {                                                    \
+    if (!(condition)) [[unlikely]]                        \
+      return ::kvc::fail(KVC_ERROR_CORRUPT, __VA_ARGS__); \
+  } while (false)

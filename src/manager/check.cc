@@ -421,15 +421,15 @@ class Checker {
 
   kvc_status namespace_of(NamespaceId ns) {
     const Namespace& entry = s_.namespaces()[ns];
-    KVC_CHECK(entry.num_nodes == nodes_of_[ns], "namespace %u has %u nodes, %u counted", raw(ns), nodes_of_[ns],
-              entry.num_nodes);
+    KVC_CHECK(entry.num_nodes == nodes_of_[ns], "namespace %u has %u nodes, %u counted", raw(ns),
+              nodes_of_[ns], entry.num_nodes);
     KVC_CHECK(children_are_linked(root_of(ns)), "the first positions of namespace %u are broken", raw(ns));
     KVC_CHECK(entry.users == users_[ns], "namespace %u has %u users, %u counted", raw(ns), users_[ns],
               entry.users);
     for (size_t p = 0; p < shape_.num_pools; ++p) {
       KVC_CHECK(s_.namespaces().cached(ns, p) == cached(ns, p),
-                "namespace %u has %llu cached blocks in pool %zu, %llu counted", raw(ns), ull(cached(ns, p)), p,
-                ull(s_.namespaces().cached(ns, p)));
+                "namespace %u has %llu cached blocks in pool %zu, %llu counted", raw(ns), ull(cached(ns, p)),
+                p, ull(s_.namespaces().cached(ns, p)));
     }
     return KVC_OK;
   }

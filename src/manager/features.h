@@ -69,8 +69,9 @@ class Features {
     std::apply([&](auto&... features) { (visit(features), ...); }, list);
   }
 
-  std::tuple<Cross, Hints, Fills, States, Headroom, Heads> list_;
   bool any_ = false;
+  // The order is that of hooks: it decides digests, which refusal comes first, and the order of allocations.
+  std::tuple<Cross, Hints, Fills, States, Headroom, Heads> list_;
 };
 
 }  // namespace kvc

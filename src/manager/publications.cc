@@ -34,10 +34,11 @@ kvc_status Publications::publish_full(Request& request, size_t full, bool ends_t
     }
     const size_t first = done;
     do {
-      done = blocks_.positions().publish(cursor,
-                             {keys + (done - first), request.token(done * shape_.block_size), extras,
-                              request.groups, request.ns, request.epoch, filled_by, checkpoint},
-                             done, end);
+      done =
+          blocks_.positions().publish(cursor,
+                                      {keys + (done - first), request.token(done * shape_.block_size), extras,
+                                       request.groups, request.ns, request.epoch, filled_by, checkpoint},
+                                      done, end);
     } while (done < end && blocks_.cached().evict_for_node(request.ns));
     if (keys == chains && !curves_.empty()) [[unlikely]]
       curves_.grow(request.ns, chains, done - first);

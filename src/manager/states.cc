@@ -48,8 +48,9 @@ uint64_t States::checkpoint_after(const Request& request, uint64_t committed, ui
 
 // If the pools can never have what a hit of states takes, only an admission without one fits.
 kvc_status States::refine(const Request& request, Admissions& admissions, AdmissionPlan* plan) const {
-  if (plan->hit.length == 0 ||
-      !outgrows_state_pools(shape_, plan->demand, [&](size_t p) { return blocks_.room().most_room(request.ns, p); }))
+  if (plan->hit.length == 0 || !outgrows_state_pools(shape_, plan->demand, [&](size_t p) {
+        return blocks_.room().most_room(request.ns, p);
+      }))
     return KVC_OK;
   KVC_TRY(admissions.find(request, 0, plan));
   admissions.plan_blocks(request, plan);
