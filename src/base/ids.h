@@ -6,7 +6,7 @@
 
 namespace kvc {
 
-// An index of one kind: it reads as a number, and a number may become one; an index of another kind does not.
+// An index of one kind, as a number; where one is expected, an index of another kind does not compile.
 template <typename Kind>
 class IndexOf {
  public:

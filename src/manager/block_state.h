@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a manager knows of its blocks: the pool, the prefix positions that blocks are attached to, and the
-// namespaces that they count for. Blocks and its parts alone change it, under the manager's lock.
+// namespaces that they count for. Blocks, its parts and CheckpointBlocks change it, under the manager's lock.
 #pragma once
 #include "base/id_tags.h"
 #include "base/status.h"

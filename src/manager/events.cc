@@ -111,7 +111,7 @@ kvc_status Manager::position_digests(const TokenSpan& tokens, Digest256* out, si
   Digest256 before;
   {
     const std::lock_guard lock(monitor_.mutex());
-    NamespaceId ns;
+    NamespaceId ns{};
     KVC_TRY(blocks_.namespace_blocks().find_namespace(tokens.namespace_id, &ns));
     before = blocks_.namespaces()[ns].digest;
   }

@@ -91,7 +91,7 @@ LookupScratch::LookupScratch(Matcher& matcher, const TokenSpan& span)
   uint64_t root;
   {
     const std::lock_guard lock(matcher.mutex_);
-    NamespaceId ns;
+    NamespaceId ns{};
     if ((status_ = matcher.blocks_.namespace_blocks().find_namespace(span.namespace_id, &ns)) != KVC_OK)
       return;
     root = matcher.root(ns);
@@ -115,7 +115,7 @@ LookupScratch::~LookupScratch() {
 }
 
 kvc_status LookupScratch::look(Prompt* prompt) const {
-  NamespaceId ns;
+  NamespaceId ns{};
   KVC_TRY(matcher_.blocks_.namespace_blocks().find_namespace(span_.namespace_id, &ns));
   *prompt = Prompt{span_.tokens, hashes_.data, keys(), ns, matcher_.blocks_.namespaces().epoch(ns)};
   return KVC_OK;

@@ -159,7 +159,7 @@ kvc_status OffloadView::read_prompt(uint64_t id, Prompt* out) const {
 
 bool OffloadView::is_epoch(uint64_t namespace_id, uint64_t epoch) const {
   const std::lock_guard lock(mutex_);
-  NamespaceId ns;
+  NamespaceId ns{};
   return blocks_.namespace_blocks().find_namespace(namespace_id, &ns) == KVC_OK &&
          blocks_.namespaces().epoch(ns) == epoch;
 }

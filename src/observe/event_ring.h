@@ -9,7 +9,7 @@
 
 namespace kvc {
 
-// EventRecord.kind as prefix_tree.h writes it: of KVC_EVENT_*.
+// EventRecord.kind as the prefix tree writes it: of KVC_EVENT_*.
 inline constexpr uint32_t kEventStored = 1, kEventRemoved = 2;
 
 struct EventRecord {

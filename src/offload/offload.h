@@ -7,10 +7,9 @@
 // is right if the block was at its position, which one serial names for ever, before and after, and has not
 // come there in between. With a stream, the copy is ordered before all that the engine enqueues later.
 //
-// A tier that fails is left alone for a while (tiers.h), and pages that it was found to have are given up. A
-// call of a store may never end: a lookup
-// that gets nothing for timeout_ns, by the time of the machine, goes on without; the staging page of the call
-// and the place of the lookup stay in use.
+// A tier that fails is left alone for a while (tiers.h), and pages that it was found to have are given up.
+// A call of a store may never end: a lookup that gets nothing for timeout_ns, by the time of the machine,
+// goes on without; the staging page of the call and the place of the lookup stay in use.
 //
 // A load: the pages beyond a prompt's hit are asked for, tier by tier; the hit is held, blocks are taken,
 // pages are read and checked by the tier and copied in; then the blocks are published, as an engine with its
