@@ -309,10 +309,38 @@ def test_what_does_not_go_on_from_a_cached_prefix_is_refused_in_each_call_alike(
             model(ids, past_key_values=cache, use_cache=True)
         cache.reset()
         assert torch.allclose(model(ids, past_key_values=cache, use_cache=True).logits, model(ids).logits, atol=1e-4)
-    for kept in (0, 32):  # generate() without the pool: all tokens again in each step
-        with (CachePool(model.config, 64, 8) if kept == 0 else pool).new_cache(ids) as cache, pytest.raises(UnsupportedError, match="use_cache is False"):
-            assert cache.get_seq_length() == kept
-            model.generate(ids, past_key_values=cache, use_cache=False, do_sample=False, max_new_tokens=4)
+
+
+@pytest.mark.parametrize("dtype", [None, "int8"])
+@pytest.mark.parametrize("length", [1, 33, 40])
+def test_tokens_that_come_again_without_use_cache_are_refused(model, dtype, length):
+    """generate() without the pool gives the model all tokens again in each step, and most models do not tell the cache."""
+    pool, ids, options = CachePool(model.config, 64, 8, dtype, retention_tokens=8), prompt(length, batch=2), dict(do_sample=False, max_new_tokens=2)
+    whole = torch.ones_like(ids)
+    kept = []
+    for _ in range(2):  # before the prefix is cached, and after
+        with pool.new_cache(ids, whole) as cache, pytest.raises(UnsupportedError, match="leave use_cache out"):
+            kept.append(cache.get_seq_length())
+            model.generate(ids, attention_mask=whole, past_key_values=cache, use_cache=False, **options)
+    if kept[-1]:  # only the new tokens, and a mask of all
+        with pool.new_cache(ids, whole) as cache, pytest.raises(UnsupportedError, match="leave use_cache out"):
+            model.generate(ids[:, kept[-1]:], attention_mask=whole, past_key_values=cache, use_cache=False, **options)
+    pool.generate(model, ids, attention_mask=whole, **options)
+    with pool.new_cache(ids, whole) as cache:
+        kept.append(cache.get_seq_length())
+    assert kept[-1] == (length - 1) // 8 * 8
+    pool.manager.check()
+
+
+def test_as_many_tokens_as_the_cache_holds_and_one_more_may_be_new(model):
+    """Equal tokens at other positions are new as well."""
+    ids = prompt(12)
+    for more in (prompt(13, 3), torch.cat([ids, ids[:, :1]], 1)):
+        sequence = torch.cat([ids, more], 1)
+        with torch.no_grad(), CachePool(model.config, 16, 8).new_cache(ids) as cache:
+            model(ids, past_key_values=cache, use_cache=True)
+            logits = model(more, past_key_values=cache, use_cache=True).logits
+            assert torch.allclose(logits, model(sequence, use_cache=False).logits[:, 12:], atol=1e-3)
 
 
 def test_assisted_decoding_gives_the_tokens_of_each_call_alike():

@@ -42,6 +42,7 @@ _UNSHARED = RequestFlags.NO_READ | RequestFlags.NO_WRITE
 _CACHE = "cache" if "cache" in inspect.signature(GenerationMixin.prepare_inputs_for_generation).parameters else "past_key_values"
 # With these, generate() gives the model all of the prompt in its first step, whatever the cache holds, and takes tokens back later.
 _ASSISTED = ("prompt_lookup_num_tokens", "assistant_model", "assistant_early_exit")
+_COMPARED = 16  # tokens by which a cache knows that they come again
 
 
 def _layer_windows(config: Any) -> list[int]:
@@ -234,6 +235,9 @@ class PagedCache(Cache):
         self._known, self._committed, self._capacity = num_known, num_cached, num_known
         self._prompt = num_known if num_cached else 0  # tokens of the prompts until the first of them are computed after a hit
         self._steps: dict[int, _Step] = {}  # the latest of each group
+        self._latest: Optional[torch.Tensor] = None  # keys of the first layer, of the last tokens that the latest call brought
+        self._num_latest = 0  # tokens that it brought
+        self._assisted = False
         super().__init__(layers=[PagedLayer(self, *place, num_cached) for place in pool._places])
 
     def close(self) -> None:
@@ -284,6 +288,19 @@ class PagedCache(Cache):
                                                     np.arange(len(self._requests) + 1, dtype=np.uint64) * np.uint64(last - first))
         return step
 
+    def _is_repeated(self, keys: torch.Tensor) -> bool:
+        """Whether a call brings the tokens of the latest calls again and one more, as generate() does with use_cache=False. keys: of the first
+        layer. They depend on a token and its position alone, so a token that comes again at its old position has the keys of before, but
+        for rounding."""
+        before = keys.shape[2] - 1
+        if self._latest is None or self._assisted or before not in (self.layers[0].length, self._num_latest):
+            return False
+        again = keys[:, :, before - self._latest.shape[2] : before]
+        return bool(torch.isclose(again.float(), self._latest.float(), rtol=0.03, atol=0).float().mean() > 0.99)
+
+    def _note(self, keys: torch.Tensor) -> None:
+        self._latest, self._num_latest = keys[:, :, -_COMPARED:].detach().clone(), keys.shape[2]
+
     def activate_past_recording(self) -> None:
         """Assisted decoding calls this before it gives the model all of the prompt and takes tokens back. So a cache that begins with a hit becomes
         empty. Raises UnsupportedError for models with windows."""
@@ -292,6 +309,7 @@ class PagedCache(Cache):
                                    "prompt_lookup_num_tokens, or use the model's own cache")
         if self._prompt:
             self.reset()
+        self._assisted = True  # transformers refuses use_cache=False itself; without positions in its keys, a repeated text looks alike
 
     def crop(self, tokens_to_remove: int) -> None:
         """Removes the last -tokens_to_remove tokens. Raises UnsupportedError if a window that is needed then is gone."""
@@ -306,6 +324,7 @@ class PagedCache(Cache):
         for layer in self.layers:
             layer.length = min(layer.length, length)
         self._steps.clear()
+        self._latest = None
         if not length:
             self._prompt = 0
 
@@ -342,8 +361,10 @@ class PagedLayer(CacheLayerMixin):
             raise (UnsupportedError if batch % rows == 0 else ValueError)(
                 f"a batch of {batch} for a cache of {rows}; give a cache for each sequence (num_return_sequences=n: of input_ids.repeat_interleave(n, 0)), and "
                 "num_beams=1: beam search is not supported")
-        if (kwargs.get("kwargs") or {}).get("use_cache") is False:
-            raise UnsupportedError("use_cache is False, so that the model is given all tokens in each step; leave it out, or call the model without this cache")
+        is_first = self is cache.layers[0]
+        if (kwargs.get("kwargs") or {}).get("use_cache") is False or (is_first and cache._is_repeated(key_states)):  # few models pass it on
+            raise UnsupportedError("the model is given tokens again that the cache holds, as with use_cache=False; leave use_cache out and give the model new "
+                                   "tokens only, or call it without this cache")
         made = group.storage.num_heads, group.storage.head_dim
         for what, states in (("keys", key_states), ("values", value_states)):
             if (states.shape[1], states.shape[3]) != made:
@@ -355,6 +376,8 @@ class PagedLayer(CacheLayerMixin):
         step = cache._begin(group, self.length, self.length + tokens)
         group.storage.store(_rows(key_states), _rows(value_states), step.slots, self._index)
         self.length = step.last
+        if is_first:
+            cache._note(key_states)
         if cache._pool.reads_in_place:
             stand_in = paged(self, key_states)
             return stand_in, stand_in
