@@ -332,6 +332,24 @@ def test_tokens_that_come_again_without_use_cache_are_refused(model, dtype, leng
     pool.manager.check()
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
+@pytest.mark.parametrize("length", [1, 9, 33, 40])
+def test_tokens_that_come_again_are_known_by_keys_that_quantized_activations_move(length):
+    """Layers that scale activations by the whole call (dynamic int8) compute other keys for the same tokens in a longer call."""
+    torch.manual_seed(length)
+    model, ids = MODELS["llama"]().eval(), prompt(length)
+    with torch.no_grad():
+        model.model.embed_tokens.weight[::5, 3] *= 20  # outliers, as large models have them
+    model = torch.ao.quantization.quantize_dynamic(model, {torch.nn.Linear}, dtype=torch.qint8)
+    pool, whole, options = CachePool(model.config, 64, 8), torch.ones_like(ids), dict(do_sample=False, max_new_tokens=2)
+    for _ in range(2):  # before the prefix is cached, and after
+        with pool.new_cache(ids, whole) as cache, pytest.raises(UnsupportedError, match="leave use_cache out"):
+            model.generate(ids[:, cache.get_seq_length():], attention_mask=whole, past_key_values=cache, use_cache=False, **options)
+        pool.generate(model, ids, attention_mask=whole, **options)
+    reference = model.generate(ids, attention_mask=whole, **options)
+    assert torch.equal(CachePool(model.config, 64, 8).generate(model, ids, attention_mask=whole, **options), reference)
+
+
 def test_as_many_tokens_as_the_cache_holds_and_one_more_may_be_new(model):
     """Equal tokens at other positions are new as well."""
     ids = prompt(12)
@@ -358,6 +376,8 @@ def test_assisted_decoding_gives_the_tokens_of_each_call_alike():
                 assert cache.get_seq_length() == 32
                 if "prompt_lookup_num_tokens" in options:
                     assert torch.equal(model.generate(ids, past_key_values=cache, **options), reference)
+                    with pytest.raises(UnsupportedError, match="leave use_cache out"):
+                        model.generate(reference, past_key_values=cache, use_cache=False, do_sample=False, max_new_tokens=3)
         with pool.new_cache(torch.cat([reference, reference[:, :1]], 1), torch.ones(1, 61)) as cache:
             assert cache.get_seq_length() == 56  # what was generated is found
         assert torch.equal(pool.generate(model, ids, attention_mask=whole, do_sample=False, max_new_tokens=20), reference)

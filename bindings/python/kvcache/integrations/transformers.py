@@ -43,6 +43,7 @@ _CACHE = "cache" if "cache" in inspect.signature(GenerationMixin.prepare_inputs_
 # With these, generate() gives the model all of the prompt in its first step, whatever the cache holds, and takes tokens back later.
 _ASSISTED = ("prompt_lookup_num_tokens", "assistant_model", "assistant_early_exit")
 _COMPARED = 16  # tokens by which a cache knows that they come again
+_APART = 0.1  # of the length of a key: quantized activations move it by up to 0.05, a shift by one position by 0.16 or more
 
 
 def _layer_windows(config: Any) -> list[int]:
@@ -292,11 +293,13 @@ class PagedCache(Cache):
         """Whether a call brings the tokens of the latest calls again and one more, as generate() does with use_cache=False. keys: of the first
         layer. They depend on a token and its position alone, so a token that comes again at its old position has the keys of before, but
         for rounding."""
-        before = keys.shape[2] - 1
-        if self._latest is None or self._assisted or before not in (self.layers[0].length, self._num_latest):
+        before, length = keys.shape[2] - 1, self.layers[0].length
+        if self._latest is None or before not in (length, self._num_latest) or (self._assisted and 2 * before < length):
             return False
-        again = keys[:, :, before - self._latest.shape[2] : before]
-        return bool(torch.isclose(again.float(), self._latest.float(), rtol=0.03, atol=0).float().mean() > 0.99)
+        latest = self._latest.float()
+        again = keys[:, :, before - latest.shape[2] : before].float()
+        apart = ((again - latest).square().sum((1, 3)) / latest.square().sum((1, 3))).sqrt()
+        return bool(apart.median() < _APART)
 
     def _note(self, keys: torch.Tensor) -> None:
         self._latest, self._num_latest = keys[:, :, -_COMPARED:].detach().clone(), keys.shape[2]
@@ -309,7 +312,7 @@ class PagedCache(Cache):
                                    "prompt_lookup_num_tokens, or use the model's own cache")
         if self._prompt:
             self.reset()
-        self._assisted = True  # transformers refuses use_cache=False itself; without positions in its keys, a repeated text looks alike
+        self._assisted = True  # its calls bring few tokens; without positions in its keys (BLOOM), a repeated text looks alike
 
     def crop(self, tokens_to_remove: int) -> None:
         """Removes the last -tokens_to_remove tokens. Raises UnsupportedError if a window that is needed then is gone."""
