@@ -13,7 +13,7 @@
 namespace kvc_redis_test {
 namespace {
 
-constexpr char kParameters[] = "threads=3&probe=100&connect=200";
+constexpr char kParameters[] = "threads=3&probe=100&connect=2000";
 constexpr uint64_t kPages = 30;
 
 class Outage : public testing::Test {
@@ -34,7 +34,10 @@ class Outage : public testing::Test {
         EXPECT_EQ(expected.count(result), 1u) << name_of(result);
     }
     EXPECT_EQ(tier_.stats().available, 0u);
-    EXPECT_EQ(tier_.stats().outages, 1u);
+    // Reads are given up. On a slow machine the interval of their breaker may end just before a write, again and
+    // again: then writes are given up, too.
+    outages_ = tier_.stats().outages;
+    EXPECT_TRUE(outages_ == 1 || outages_ == 2) << outages_;
     EXPECT_NE(tier_.stats().last_errno, 0);
   }
 
@@ -42,10 +45,10 @@ class Outage : public testing::Test {
   void expect_recovery(std::set<uint64_t> stored) {
     usleep(110000);
     EXPECT_EQ(tier_.get(1), stored.count(1) != 0 ? KVC_PAGE_OK : KVC_PAGE_MISS);
-    EXPECT_EQ(tier_.stats().available, 1u);
     for (uint64_t n = 100; n < 110; ++n) EXPECT_EQ(tier_.remove({n})[0], KVC_PAGE_OK);
+    EXPECT_EQ(tier_.stats().available, 1u);
     tier_.operate_at_random(stored, kPages, 300, 7);
-    EXPECT_EQ(tier_.stats().outages, 1u);
+    EXPECT_EQ(tier_.stats().outages, outages_);
     usleep(110000);
     for (uint64_t n = 0; n < kPages; ++n) EXPECT_EQ(bystander_.get(n), KVC_PAGE_MISS);
   }
@@ -53,6 +56,7 @@ class Outage : public testing::Test {
   RedisServer server_;
   TestTier tier_, bystander_;  // another tenant
   std::set<uint64_t> all_;
+  uint64_t outages_ = 0;  // of reads, and of writes
 };
 
 TEST_F(Outage, OfAStoppedServer) {
