@@ -19,6 +19,8 @@ class Memory {
   // From now on so many bytes at the beginning of each piece are taken from the system at once, or all; the
   // others when they are first used, when a call waits for a page: a huge one takes 0.1 ms.
   void touch_first(size_t bytes) { touched_ = env_.touches ? SIZE_MAX : bytes; }
+  // So many bytes at the beginning of each piece: records there may be written now, which costs no page.
+  size_t touched_first() const { return touched_; }
 
   [[nodiscard]] void* allocate(size_t size, size_t alignment) {
     if (env_.fails("memory")) return nullptr;

@@ -52,7 +52,8 @@ bool BlockPool::create(Memory& memory, const uint64_t* pool_sizes, size_t num_po
     if (shelves_.on()) shelves_.begin(p, BlockId{static_cast<int32_t>(first)});
     shelves_.resize(p, end - first);
     unopened_[p] = end - first;
-    open(p);
+    const uint64_t touched = memory.touched_first() / sizeof(Block);
+    open(p, std::max(kOpenedAtOnce, touched - std::min(touched, first)));
     first = end_of_room;
   }
   return true;
@@ -106,9 +107,9 @@ void BlockPool::take(BlockId id, uint8_t group) {
 }
 
 // Writes the records of the next blocks, while FREE has no others.
-void BlockPool::open(size_t pool) {
+void BlockPool::open(size_t pool, uint64_t at_most) {
   PoolState& p = pools_[pool];
-  const uint64_t begin = first_unopened(pool), count = std::min(unopened_[pool], kOpenedAtOnce);
+  const uint64_t begin = first_unopened(pool), count = std::min(unopened_[pool], at_most);
   p.free_top = kNoBlock;
   for (uint64_t i = begin + count; i-- > begin;) {
     blocks_[i] = fresh(i, pool);

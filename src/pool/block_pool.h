@@ -4,9 +4,9 @@
 // operation is O(1). The LRU list may be divided (shelves.h), and so may the blocks that are held
 // (filling.h). An undivided list may also get blocks at its beginning: they leave first.
 //
-// Records are written when their blocks are first needed. The last unopened_[p] blocks of pool p have none,
-// or old ones: they are free, and behind all others of FREE in the order of their ids. A pool has `room` ids,
-// of which the first `size` are blocks now.
+// Records are written at creation where memory is touched then, others when their blocks are first needed.
+// The last unopened_[p] blocks of pool p have none, or old ones: they are free, and behind all others of FREE
+// in the order of their ids. A pool has `room` ids, of which the first `size` are blocks now.
 //
 // Invariants: a block is in FREE, LRU or FENCED exactly when nobody holds it (refs, external, pins are all
 // 0). FREE blocks have no node; LRU blocks have one. FENCED is ordered by fence. `reserved` counts held
@@ -55,7 +55,7 @@ class BlockPool {
   size_t pop_free(size_t of_pool, uint8_t group, size_t count, BlockId* out) {
     size_t taken = pop_listed(of_pool, group, count, out);
     while (taken != count && unopened_[of_pool] != 0) {
-      open(of_pool);
+      open(of_pool, kOpenedAtOnce);
       taken += pop_listed(of_pool, group, count - taken, out + taken);
     }
     return taken;
@@ -284,7 +284,7 @@ class BlockPool {
     return list == 0 ? sentinel(pool, 0) : shelves_.sentinel(pool, list);
   }
   static uint64_t end(const PoolState& pool) { return pool.counts.first + pool.counts.size; }
-  void open(size_t pool);
+  void open(size_t pool, uint64_t at_most);
   // Of the blocks that have records.
   size_t pop_listed(size_t of_pool, uint8_t group, size_t count, BlockId* out) {
     PoolState& pool = pools_[of_pool];

@@ -8,23 +8,23 @@ namespace kvc {
 bool Places::create(Memory& memory, Node* nodes, size_t size) {
   nodes_ = nodes;
   size_ = size;
+  if (const size_t touched = memory.touched_first() / sizeof(Node); touched != 0) add(touched);
   return !events_.enabled() || dead_.create(memory, size);
 }
 
 void Places::refill() {
   const bool waits = num_dead_ == 0 || nodes_[raw(dead_[first_dead_])].key > events_.oldest();
   if (waits && used_ < size_) {
-    add();
+    add(kAddedAtOnce);
   } else {
     reuse_dead();
   }
 }
 
 // Takes places into use that were not before.
-void Places::add() {
-  constexpr size_t kAtOnce = 256;
+void Places::add(size_t at_most) {
   const size_t first = used_;
-  used_ = std::min(first + kAtOnce, size_);
+  used_ = first + std::min(at_most, size_ - first);
   for (size_t i = used_; i-- > first;) {
     nodes_[i].hash_next = free_;
     free_ = NodeId{static_cast<int32_t>(i)};

@@ -19,7 +19,7 @@ class Places {
   [[nodiscard]] bool create(Memory& memory, Node* nodes, size_t size);
 
   size_t size() const { return size_; }
-  // Places that were in use: ids are below. It grows; the rest is not touched.
+  // Places that are free, or were in use: ids are below. It grows; the rest is not touched.
   size_t used() const { return used_; }
   // The next free place, whose node names the one behind it by hash_next; kNoNode: refill().
   NodeId next() const { return free_; }
@@ -46,7 +46,8 @@ class Places {
   bool intact(size_t nodes_used) const;
 
  private:
-  void add();
+  static constexpr size_t kAddedAtOnce = 256;
+  void add(size_t at_most);
   void reuse_dead();
   void release_extra(Node& node) {
     if (node.extra != nullptr) [[unlikely]] {

@@ -34,8 +34,8 @@ class Outage : public testing::Test {
         EXPECT_EQ(expected.count(result), 1u) << name_of(result);
     }
     EXPECT_EQ(tier_.stats().available, 0u);
-    // Reads are given up. On a slow machine the interval of their breaker may end just before a write, again and
-    // again: then writes are given up, too.
+    // Reads are given up. On a slow machine the interval of their breaker may end just before a write, again
+    // and again: then writes are given up, too.
     outages_ = tier_.stats().outages;
     EXPECT_TRUE(outages_ == 1 || outages_ == 2) << outages_;
     EXPECT_NE(tier_.stats().last_errno, 0);
