@@ -21,7 +21,7 @@ class Recorder;
 }
 
 struct kvc_manager {
-  explicit kvc_manager(const kvc::Env& from);  // api/config.cc
+  explicit kvc_manager(const kvc::Env& from);  // api/create.cc
 
   kvc::Manager* impl = nullptr;
   kvc::Account account;
@@ -171,7 +171,7 @@ kvc_status answer(T* to, Function&& fill) {
   return KVC_OK;
 }
 
-// api/config.cc
+// api/arguments.cc
 kvc_status check_group(const Shape& shape, GroupIndex group);
 kvc_status check_pool(const Shape& shape, PoolIndex pool);
 kvc_status check_layer(uint32_t layer, uint32_t num_layers);  // of a storage

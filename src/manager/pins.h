@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Pins: prefixes kept from eviction. A pin remembers the blocks that it holds, per group and position.
 #pragma once
+#include "base/handle_table.h"
 #include "manager/matcher.h"
 
 namespace kvc {

@@ -3,6 +3,7 @@
 #pragma once
 #include "manager/copies.h"
 #include "manager/matcher.h"
+#include "request/request_table.h"
 
 namespace kvc {
 

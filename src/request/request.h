@@ -11,47 +11,11 @@
 #include <kvcache/request.h>
 
 #include "base/arena.h"
-#include "base/handle_table.h"
 #include "base/ids.h"
 #include "prefix/extra_keys.h"
+#include "request/group_table.h"
 
 namespace kvc {
-
-// One group's block table and what its row in the caller's memory already shows.
-struct GroupTable {
-  Buffer<BlockId> blocks;
-  uint32_t dropped;         // positions below this were returned, sinks excepted
-  uint32_t synced;          // row entries [0, synced) are right, except those dropped since
-  uint32_t synced_dropped;  // `dropped` when the row was last written
-  uint32_t shown;           // row entries in use when it was last written
-
-  // Entries that the window has left: [sinks, dropped).
-  uint32_t num_dropped(uint32_t sinks) const { return dropped > sinks ? dropped - sinks : 0; }
-
-  // An admission has filled the table; no row shows it yet.
-  void begin(uint32_t window_start) {
-    dropped = window_start;
-    synced = synced_dropped = shown = 0;
-  }
-  void replace(uint32_t position, BlockId block) {
-    blocks.data[position] = block;
-    if (synced > position) synced = position;
-  }
-  // Positions from `kept` on are gone; a window now begins at `window_start` at the latest.
-  void cut(uint32_t kept, uint32_t window_start) {
-    if (synced > kept) synced = kept;
-    if (dropped > window_start) dropped = window_start;
-    if (synced_dropped > window_start) synced_dropped = window_start;
-  }
-  // Whether the row shows a table of so many positions.
-  bool in_sync(uint32_t positions) const {
-    return synced == positions && shown == positions && synced_dropped == dropped;
-  }
-  void set_synced(uint32_t positions) {
-    synced = shown = positions;
-    synced_dropped = dropped;
-  }
-};
 
 struct alignas(64) Request {
   // The first cache line is all that a decode step inside a block touches. The lane is open while
@@ -261,24 +225,5 @@ struct alignas(64) Request {
 };
 
 static_assert(sizeof(Request) == 256);
-
-// All requests, each with a table per group.
-class RequestTable : public HandleTable<Request, HandleKind::kRequest> {
- public:
-  [[nodiscard]] bool create(Memory& memory, size_t max_requests, size_t num_groups, uint32_t tag,
-                            uint32_t generation = 0);
-
-  // Fetches ahead what growing by a block touches in the record, behind its first line.
-  void prefetch_growth(const Request& request) const {
-    __builtin_prefetch(reinterpret_cast<const char*>(&request) + 64, 1);
-    __builtin_prefetch(reinterpret_cast<const char*>(&request) + 128, 1);
-    __builtin_prefetch(&tables_[index_of(request) * num_groups_], 1);
-  }
-  Request* take();
-
- private:
-  Array<GroupTable> tables_;  // [max_requests][num_groups]
-  size_t num_groups_ = 0;
-};
 
 }  // namespace kvc

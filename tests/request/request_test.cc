@@ -2,8 +2,6 @@
 // A request's tail of unpublished tokens: its contents survive every move, its capacity stays bounded by what
 // is live, and a failure changes nothing. The request table: which ids are found, and in which order slots
 // are used.
-#include "request/request.h"
-
 #include <gtest/gtest.h>
 
 #include <random>
@@ -11,6 +9,7 @@
 #include <vector>
 
 #include "base/counting_heap.h"
+#include "request/request_table.h"
 
 namespace kvc {
 namespace {

@@ -1,19 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Configurations from callers: read by struct_size, checked field by field, defaults filled in.
-#include <kvcache/metrics.h>
+// The configuration of a manager: read by struct_size, checked field by field, defaults filled in.
+#include "api/shape.h"
+
+#include <kvcache/record.h>
 
 #include <algorithm>
 #include <numeric>
 
-#include "api/create.h"
 #include "api/guard.h"
-#include "api/recording.h"
-#include "manager/cross.h"
-#include "models/memory.h"
-
-kvc_manager::kvc_manager(const kvc::Env& from) : account(from), latencies(env, KVC_LATENCY_ADMIT, 2) {
-  account.add(sizeof(kvc_manager));
-}
 
 namespace kvc {
 namespace {
@@ -30,9 +24,6 @@ constexpr uint32_t kManagerFlags = KVC_MANAGER_NULL_BLOCK | KVC_MANAGER_NO_PREFI
                                    KVC_MANAGER_ZERO_CROSS_NAMESPACE | KVC_MANAGER_ZERO_ALWAYS |
                                    KVC_MANAGER_TOUCH_MEMORY | KVC_MANAGER_HINTS | KVC_MANAGER_FILLS |
                                    KVC_MANAGER_HEADROOM | KVC_MANAGER_PARTIAL_REUSE;
-constexpr uint32_t kFillFlags = KVC_REQUEST_PUBLISH_ENQUEUED | KVC_REQUEST_SHARE_FILLING;
-constexpr uint32_t kRequestFlags =
-    KVC_REQUEST_NO_READ | KVC_REQUEST_NO_WRITE | KVC_REQUEST_FULL_MUST_FIT | KVC_REQUEST_RESUMED | kFillFlags;
 
 template <typename T>
 kvc_status read_element(const T* array, size_t i, T* out) {
@@ -261,89 +252,6 @@ kvc_status read_limits(const kvc_manager_config& config, uint64_t longest, Shape
   return KVC_OK;
 }
 
-// The pools and groups of a model within a budget, for sequences of so many tokens.
-constexpr size_t kModelGroups = 4;
-struct ModelGroups {
-  uint64_t tokens;
-  kvc_pool_config pools[kModelGroups];
-  kvc_group_config groups[kModelGroups];
-};
-
-kvc_status check_alone(const kvc_manager_config& config, uint32_t block_size) {
-  if (config.num_blocks != 0 || config.num_pools != 0 || config.num_groups != 0) {
-    return invalid(
-        "memory is set beside num_blocks %llu, %zu pools and %zu groups, which the model gives; leave them 0",
-        ull(config.num_blocks), config.num_pools, config.num_groups);
-  }
-  if (config.max_blocks != 0) {
-    return invalid(
-        "max_blocks is %llu beside memory, which gives the pools; leave it 0, or give num_blocks or pools "
-        "instead "
-        "of memory",
-        ull(config.max_blocks));
-  }
-  if (config.groups != nullptr || config.pools != nullptr)
-    return invalid("groups or pools is set beside memory, which gives both; leave them NULL");
-  if (config.block_size != 0 && block_size != 0 && config.block_size != block_size) {
-    return invalid("block_size is %u and that of memory %u; set one of them, or both to the same",
-                   config.block_size, block_size);
-  }
-  return KVC_OK;
-}
-
-kvc_status size_by_memory(kvc_manager_config* config, ModelGroups* out) {
-  kvc_memory_query query;
-  kvc_model model;
-  KVC_TRY(read_memory_query(config->memory, &query, &model));
-  KVC_TRY(check_alone(*config, query.block_size));
-  if (query.budget_bytes == 0)
-    return invalid("budget_bytes and memory_fraction of memory are both 0; set one of them");
-  if (query.block_size == 0) query.block_size = config->block_size;
-  kvc_memory_estimate estimate;
-  KVC_TRY(estimate_memory(query, model, &estimate));
-  const bool chunks = model.window_kind == KVC_GROUP_CHUNKED_LOCAL;
-  const struct {
-    uint32_t kind, pool;
-    uint64_t block_bytes, own_blocks;  // of no group: 0
-  } parts[kModelGroups] = {
-      {KVC_GROUP_FULL, 0, estimate.full_block_bytes, 0},
-      {chunks ? KVC_GROUP_CHUNKED_LOCAL : KVC_GROUP_SLIDING_WINDOW, estimate.window_pool,
-       estimate.window_block_bytes, estimate.window_pool_blocks},
-      {KVC_GROUP_STATE, estimate.state_pool, estimate.state_block_bytes, estimate.state_pool_blocks},
-      {KVC_GROUP_CROSS, estimate.cross_pool, estimate.cross_block_bytes, estimate.cross_pool_blocks}};
-  if (estimate.pool_blocks == 0) {
-    uint64_t group_bytes = 0;
-    for (const auto& part : parts) group_bytes += part.block_bytes;
-    const uint64_t sequences = std::max<uint64_t>(query.num_sequences, 1);
-    const uint64_t residual_bytes = sequences * estimate.residual_bytes;
-    return invalid(
-        "the budget is %llu bytes; a block of each group takes %llu, and residual blocks of %llu sequences "
-        "%llu: raise the budget, or lower block_size",
-        ull(query.budget_bytes), ull(group_bytes), ull(sequences), ull(residual_bytes));
-  }
-  *out = {};
-  out->tokens = query.tokens != 0 ? query.tokens : model.max_context;
-  config->block_size = query.block_size;
-  config->pools = out->pools;
-  config->groups = out->groups;
-  config->num_pools = estimate.num_pools;
-  out->pools[0] = {sizeof(kvc_pool_config), estimate.pool_blocks, 0};
-  for (const auto& part : parts) {
-    if (part.block_bytes == 0) continue;
-    if (part.own_blocks != 0) out->pools[part.pool] = {sizeof(kvc_pool_config), part.own_blocks, 0};
-    kvc_group_config& group = out->groups[config->num_groups++];
-    group.struct_size = sizeof group;
-    group.kind = part.kind;
-    group.pool = part.pool;
-    if (part.kind == KVC_GROUP_SLIDING_WINDOW) group.window_tokens = model.window_tokens;
-    if (part.kind == KVC_GROUP_CHUNKED_LOCAL) group.chunk_tokens = model.window_tokens;
-    if (group.window_tokens + group.chunk_tokens != 0)
-      group.retention_tokens = window_retention(query, query.block_size == 0 ? 16 : query.block_size);
-    if (part.kind == KVC_GROUP_STATE) group.retention_tokens = query.checkpoint_tokens;
-  }
-  return KVC_OK;
-}
-
 kvc_status read_policy(const kvc_manager_config& config, Shape* shape) {
   const Policy* policy = find_policy(config.policy);
   if (policy == nullptr) {
@@ -379,6 +287,8 @@ kvc_status read_history(Shape* shape) {
   return KVC_OK;
 }
 
+}  // namespace
+
 kvc_status read_shape(const kvc_manager_config& config, uint64_t longest, Shape* shape) {
   *shape = Shape{};
   shape->block_size = config.block_size != 0 ? config.block_size : 16;
@@ -411,168 +321,4 @@ kvc_status read_shape(const kvc_manager_config& config, uint64_t longest, Shape*
   return read_limits(config, longest, shape);
 }
 
-void release_manager(kvc_manager* m) {
-  const Env env = m->account.inner();
-  m->~kvc_manager();
-  env.release(env.allocator_data, m, sizeof(kvc_manager), alignof(kvc_manager));
-}
-
-}  // namespace
-
-kvc_status create_manager(const kvc_manager_config* config, Env env, kvc_manager** manager) {
-  KVC_REQUIRE_POINTER(config);
-  KVC_REQUIRE_POINTER(manager);
-  kvc_manager_config own;
-  Shape shape;
-  KVC_TRY(read_struct(config, &own));
-  KVC_TRY(read_allocator(own.allocator, &env));
-  ModelGroups by_model;
-  if (own.memory != nullptr) KVC_TRY(size_by_memory(&own, &by_model));
-  KVC_TRY(read_shape(own, own.memory != nullptr ? by_model.tokens : own.max_request_tokens, &shape));
-  shape.near_tokens = env.near_tokens;
-  env.touches = (shape.flags & KVC_MANAGER_TOUCH_MEMORY) != 0;
-  void* const place = env.allocate(env.allocator_data, sizeof(kvc_manager), alignof(kvc_manager));
-  if (place == nullptr) return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory for a manager");
-  auto* handle = new (place) kvc_manager(env);
-  if (const kvc_status status = Manager::create(shape, handle->env, &handle->impl); status != KVC_OK) {
-    release_manager(handle);
-    return status;
-  }
-  handle->log = own.log, handle->log_user_data = own.log_user_data;
-  if (own.record_bytes != 0) {
-    if (const kvc_status status = start_recording(handle, own); status != KVC_OK) {
-      kvc_manager_destroy(handle);
-      return status;
-    }
-  }
-  *manager = handle;
-  return KVC_OK;
-}
-
-kvc_status check_group(const Shape& shape, GroupIndex group) {
-  if (group < shape.num_groups) return KVC_OK;
-  return invalid("group %u does not exist; the manager has %u groups, from 0 on", raw(group),
-                 shape.num_groups);
-}
-
-kvc_status check_pool(const Shape& shape, PoolIndex pool) {
-  if (pool < shape.num_pools) return KVC_OK;
-  return invalid("pool %d does not exist; the manager has %u pools, from 0 on", static_cast<int32_t>(pool),
-                 shape.num_pools);
-}
-
-kvc_status check_layer(uint32_t layer, uint32_t num_layers) {
-  if (layer < num_layers) return KVC_OK;
-  return invalid("layer is %u; the storage has %u layers, from 0 on", layer, num_layers);
-}
-
-kvc_status check_headroom(const Shape& shape, uint32_t headroom) {
-  if (headroom > KVC_HEADROOM_AGGRESSIVE)
-    return invalid("headroom is %u; KVC_HEADROOM_NONE (0) to KVC_HEADROOM_AGGRESSIVE (3)", headroom);
-  if (headroom == KVC_HEADROOM_NONE || shape.has_headroom()) return KVC_OK;
-  return fail(KVC_ERROR_UNSUPPORTED,
-              "headroom is %u; create the manager with KVC_MANAGER_HEADROOM, so that it remembers lengths",
-              headroom);
-}
-
-kvc_status read_prompt(const kvc_prompt* prompt, TokenSpan* out) {
-  KVC_REQUIRE_POINTER(prompt);
-  kvc_prompt own;
-  KVC_TRY(read_struct(prompt, &own));
-  KVC_REQUIRE_ARRAY(own.tokens, own.num_tokens);
-  KVC_REQUIRE_ARRAY(own.keys, own.num_keys);
-  *out = {own.tokens, own.num_tokens, own.keys, own.num_keys, own.namespace_id};
-  return KVC_OK;
-}
-
-kvc_status read_namespace_config(const kvc_namespace_config* config, kvc_namespace_config* out) {
-  constexpr size_t kMaxPart = 65536;
-  KVC_TRY(read_struct(config, out));
-  const struct {
-    const char* name;
-    const void* data;
-    size_t size;
-  } parts[] = {{"model", out->model, out->model_size},
-               {"adapter", out->adapter, out->adapter_size},
-               {"tenant", out->tenant, out->tenant_size}};
-  for (const auto& part : parts) {
-    if (part.size > kMaxPart || (part.data == nullptr && part.size != 0)) {
-      return invalid("%s_size is %zu%s; at most %zu bytes", part.name, part.size,
-                     part.data == nullptr ? " of NULL" : "", kMaxPart);
-    }
-  }
-  return KVC_OK;
-}
-
-kvc_status read_allocator(const kvc_allocator* allocator, Env* env) {
-  if (allocator == nullptr) return KVC_OK;
-  kvc_allocator own;
-  KVC_TRY(read_struct(allocator, &own));
-  KVC_REQUIRE_POINTER(own.allocate);
-  KVC_REQUIRE_POINTER(own.release);
-  env->allocator_data = own.user_data;
-  env->allocate = own.allocate;
-  env->release = own.release;
-  return KVC_OK;
-}
-
-kvc_status read_request_config(const Shape& shape, const kvc_request_config* config, size_t struct_size,
-                               kvc_request_config* out) {
-  *out = kvc_request_config{};
-  out->struct_size = sizeof *out;
-  if (config == nullptr) return KVC_OK;
-  KVC_TRY(read_struct(config, struct_size, out));
-  if ((out->flags & ~kRequestFlags) != 0)
-    return fail(KVC_ERROR_UNSUPPORTED,
-                "request flags %#x are not supported; clear them, or update the library",
-                out->flags & ~kRequestFlags);
-  if (!shape.has_fills() && ((out->flags & kFillFlags) != 0 || out->wait_until_ns != 0)) {
-    return fail(KVC_ERROR_UNSUPPORTED,
-                "request flags %#x, wait_until_ns %llu: the manager follows no fills; create it with "
-                "KVC_MANAGER_FILLS, or leave them 0",
-                out->flags & kFillFlags, ull(out->wait_until_ns));
-  }
-  if (out->reserved != 0)
-    return fail(KVC_ERROR_UNSUPPORTED, "kvc_request_config.reserved is %u and must be 0", out->reserved);
-  KVC_TRY(check_headroom(shape, out->headroom));
-  if (out->cross_tokens != 0 && !shape.has_cross()) {
-    return fail(KVC_ERROR_UNSUPPORTED,
-                "cross_tokens is %llu; the manager has no cross group: create it with one, or leave it 0",
-                ull(out->cross_tokens));
-  }
-  if (kvc_extra_key key; out->cross_tokens == 0 && cross_key(*out, &key))
-    return invalid("cross_digest is set and cross_tokens is 0; set the number of the encoder's tokens");
-  const struct {
-    const char* name;
-    uint64_t value;
-  } counts[] = {{"external_tokens", out->external_tokens},
-                {"slots", out->slots},
-                {"lookahead", out->lookahead},
-                {"cross_tokens", out->cross_tokens}};
-  for (const auto& count : counts) {
-    if (count.value > shape.max_request_tokens) {
-      return invalid("%s is %llu; at most max_request_tokens, %llu", count.name, ull(count.value),
-                     ull(shape.max_request_tokens));
-    }
-  }
-  return KVC_OK;
-}
-
 }  // namespace kvc
-
-using namespace kvc;
-
-extern "C" {
-
-kvc_status kvc_manager_create(const kvc_manager_config* config, kvc_manager** manager) {
-  return guarded([&] { return create_manager(config, default_env(), manager); });
-}
-
-void kvc_manager_destroy(kvc_manager* m) {
-  if (m == nullptr) return;
-  stop_recording(m);
-  Manager::destroy(m->impl);
-  release_manager(m);
-}
-
-}  // extern "C"
