@@ -5,7 +5,9 @@ package kvcache
 import (
 	"errors"
 	"fmt"
+	"os"
 	"reflect"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -18,6 +20,14 @@ func sequence(first, count int) []int32 {
 		tokens[i] = int32(first + i)
 	}
 	return tokens
+}
+
+// rounds is how often a test repeats: KVC_TEST_ROUNDS times as often as in the gate. scripts/deep sets it to 5.
+func rounds(inTheGate int) int {
+	if number, err := strconv.Atoi(os.Getenv("KVC_TEST_ROUNDS")); err == nil && number > 1 {
+		return inTheGate * number
+	}
+	return inTheGate
 }
 
 func must(t testing.TB, err error) {

@@ -7,6 +7,7 @@
 
 #include "api/engine_stream.h"
 #include "attention_call.h"
+#include "rounds.h"
 
 namespace kvc::test {
 namespace {
@@ -242,13 +243,14 @@ TEST_F(Engine, MemoryOfCallsIsReusedInTheStreamsOrder) {
 
 // Threads with streams of their own on one storage; every second one replays a graph.
 TEST_F(Engine, StreamsThatRaceGetMemoryOfTheirOwn) {
-  constexpr size_t kThreads = 4, kSteps = 12;
+  constexpr size_t kThreads = 4;
+  const size_t steps = rounds(3);
   const StoragePtr s = storage(KVC_FLOAT32, kThreads);
   std::atomic<int> allocating{kThreads};  // a capture forbids it to all threads; HIP has no std::latch
   const auto decode = [&](size_t index) {
     const Adopted stream;
     Batch batch(s.get(), KVC_FLOAT32, index);
-    Results results(kSteps);
+    Results results(steps);
     --allocating;
     while (allocating != 0) std::this_thread::yield();
     const bool replays = index % 2 != 0;
@@ -260,7 +262,7 @@ TEST_F(Engine, StreamsThatRaceGetMemoryOfTheirOwn) {
       ASSERT_NE(graph, nullptr) << "other threads are at work, but nothing of this step may fail for it";
     }
     std::vector<std::vector<float>> expected;
-    for (size_t i = 0; i < kSteps; ++i) {
+    for (size_t i = 0; i < steps; ++i) {
       expected.push_back(batch.next(stream.stream.get()));
       if (replays)
         engine::launch_graph(graph, stream.handle);
@@ -271,7 +273,7 @@ TEST_F(Engine, StreamsThatRaceGetMemoryOfTheirOwn) {
     if (replays)
       results.expect(0, expected.back(), "stream " + std::to_string(index));
     else
-      for (size_t i = 0; i < kSteps; ++i) results.expect(i, expected[i], "stream " + std::to_string(index));
+      for (size_t i = 0; i < steps; ++i) results.expect(i, expected[i], "stream " + std::to_string(index));
     if (replays) engine::destroy_graph(graph);
   };
   std::vector<std::thread> threads;

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "api/emulated.h"
+#include "rounds.h"
 
 namespace kvc::test {
 namespace {
@@ -151,7 +152,7 @@ TEST_F(GpuFork, AnyCaptureGivesWhatItsCallsGive) {
 
   const EngineStream third, fourth;
   kvc_stream* const streams[kStreams] = {origin(), other(), third.stream.get(), fourth.stream.get()};
-  for (int round = 0; round < 10; ++round) {
+  for (int round = 0; round < rounds(2); ++round) {
     kvc_storage_config c = small_config("emulated");
     c.num_blocks = kStreams * kEach;
     const StoragePtr s = make(c);

@@ -4,11 +4,14 @@
 
 #include <cstring>
 
+#include "rounds.h"
+
 namespace kvc::test {
 namespace {
 
 TEST(Storage, WhatWasStoredInItsTypeComesBackBitByBit) {
   std::mt19937 random(1);
+  Sample sample;
   for (const uint32_t layout : kLayouts)
     for (const int32_t dtype : {KVC_FLOAT32, KVC_FLOAT16, KVC_BFLOAT16})
       for (const uint32_t block_size : {1u, 2u, 4u, 16u, 64u})
@@ -20,6 +23,7 @@ TEST(Storage, WhatWasStoredInItsTypeComesBackBitByBit) {
             if (flags == KVC_STORAGE_TILED_KEYS &&
                 (block_size % 16 != 0 || layout == KVC_LAYOUT_LBNHC || layout == KVC_LAYOUT_BLNHC))
               continue;
+            if (!sample.takes_next()) continue;
             const StoragePtr s = make(c);
             const kvc_storage_info info = info_of(s.get());
             Rows in(info, dtype, shuffled_slots(random, info), 3);

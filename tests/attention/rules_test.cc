@@ -3,6 +3,7 @@
 // reaches its output; and that prefill, decode, shared blocks and numbers of workers agree with each other.
 #include "attention/expect.h"
 #include "attention/visibility.h"
+#include "rounds.h"
 
 namespace kvc::test {
 namespace {
@@ -29,9 +30,11 @@ std::vector<Options> stores() {
 }
 
 TEST(AttentionRules, WindowAndSinks) {
+  Sample sample;
   for (Options o : stores()) {
     for (uint64_t window : {1, 7, 16, 33, 500}) {
       for (uint64_t sinks : {0, 1, 4, 16, 30}) {
+        if (!sample.takes_next()) continue;
         o.window = window, o.sinks = sinks;
         o.kv_lens = {5, 64, 150, 333}, o.q_lens = {2, 17, 1, 3};
         o.causal = window != 7;
@@ -80,9 +83,11 @@ TEST(AttentionRules, BitMaskAndTree) {
 }
 
 TEST(AttentionRules, AMaskOfTheTailHidesNothingBeforeIt) {
+  Sample sample;
   for (Options o : stores()) {
     o.kv_lens = {100, 31, 16, 333, 64, 0}, o.q_lens = {3, 17, 1, 20, 64, 2}, o.tail = true;
     for (int percent : {1, 50, 100}) {
+      if (!sample.takes_next()) continue;
       o.mask_percent = percent;
       o.causal = percent != 50;
       expect_right(o);
@@ -96,12 +101,14 @@ TEST(AttentionRules, AMaskOfTheTailHidesNothingBeforeIt) {
 
 // Blocks that a head does not read hold NaN, or have no entry in the table.
 TEST(AttentionRules, ABlockMaskPerHead) {
+  Sample sample;
   for (Options o : stores()) {
     for (uint32_t block_size : {o.block_size, 24u, 64u}) {
       if (o.tiled && block_size == 24) continue;
       o.block_size = block_size, o.heads = 3;
       o.kv_lens = {5, 64, 150, 333, 0, 1500}, o.q_lens = {2, 17, 1, 3, 1, 1};
       for (int percent : {5, 50, 100}) {
+        if (!sample.takes_next()) continue;
         o.block_percent = percent;
         o.window = percent == 50 ? 70 : 0, o.sinks = 5;
         o.mask_percent = percent == 5 ? 80 : 0;
@@ -229,6 +236,7 @@ TEST(AttentionRules, SharedBlocksOfSeveralRequests) {
 }
 
 TEST(AttentionThreads, AnyNumberOfWorkersGivesTheSame) {
+  Sample sample;
   for (Options o : stores()) {
     o.kv_lens = {2500, 500, 20, 0}, o.q_lens = {1, 20, 1, 1}, o.group = 4;
     o.window = o.tiled ? 1500 : 0, o.sinks = 5;
@@ -238,6 +246,7 @@ TEST(AttentionThreads, AnyNumberOfWorkersGivesTheSame) {
     c.run();
     const std::vector<char> alone = c.out();
     for (size_t workers : {2, 3, 8}) {
+      if (!sample.takes_next()) continue;
       c.run(nullptr, workers);
       EXPECT_LE(c.distance(), o.dtype == KVC_FLOAT32 ? 1e-5 : 4e-3) << describe(o);
       EXPECT_LE(c.lse_distance(), 1e-3) << describe(o);

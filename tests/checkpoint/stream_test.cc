@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "calls_with_files.h"
+#include "rounds.h"
 
 namespace kvc {
 namespace {
@@ -173,17 +174,17 @@ TEST_F(Stream, ThatIsCutOrChangedChangesNothing) {
     fresh.check();
   };
   std::mt19937_64 random(test::test_seed());
-  for (size_t i = 0; i < 60; ++i) {
+  for (size_t i = 0; i < test::rounds<size_t>(16); ++i) {
     const size_t size = i < 8 ? whole.size() - 1 - i : random() % whole.size();
     refused(whole.substr(0, size), size);
     if (HasFatalFailure()) return;
   }
-  for (size_t i = 0; i < 300; ++i) {
+  for (size_t i = 0; i < test::rounds<size_t>(60); ++i) {
     std::string bytes = whole;
     // Of the end, the manifest before it, the data.
-    const size_t bit = i < 100   ? (bytes.size() - 64) * 8 + (i * 5) % 512
-                       : i < 200 ? (bytes.size() - 64 - random() % 4000) * 8 + i % 8
-                                 : (4096 + random() % 4096) * 8 + i % 8;
+    const size_t bit = i % 3 == 0   ? (bytes.size() - 64) * 8 + random() % 512
+                       : i % 3 == 1 ? (bytes.size() - 64 - random() % 4000) * 8 + random() % 8
+                                    : (4096 + random() % 4096) * 8 + random() % 8;
     bytes[bit / 8] = static_cast<char>(bytes[bit / 8] ^ 1 << bit % 8);
     refused(bytes, bit);
     if (HasFatalFailure()) return;

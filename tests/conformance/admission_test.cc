@@ -3,6 +3,7 @@
 #include <kvcache/step.h>
 
 #include "conformance/fixture.h"
+#include "rounds.h"
 
 namespace conformance {
 namespace {
@@ -55,8 +56,10 @@ void compute_all(Cache& c, uint64_t id, uint64_t step, uint64_t length) {
 }
 
 TEST(Admission, WhatMustFitIsOneWindowAndOneStep) {
+  kvc::test::Sample sample;
   for (const kvc_group_config& kind : kinds()) {
     for (const uint64_t step : {1u, 3u, 4u, 5u, 16u, 17u}) {
+      if (!sample.takes_next()) continue;
       SCOPED_TRACE(testing::Message() << "window " << kind.window_tokens << " chunk " << kind.chunk_tokens
                                       << " sinks " << kind.num_sink_tokens << " step " << step);
       const uint64_t most = most_held(kind, step);
@@ -90,9 +93,11 @@ TEST(Admission, TheHitCountsOnceToo) {
 }
 
 TEST(Admission, AProbeOfARequestAsksForTheSame) {
+  kvc::test::Sample sample;
   for (const kvc_group_config& kind : kinds()) {
     for (const uint64_t step : {1u, 5u, 16u, 1000u}) {
       for (const uint64_t external : {0u, 7u, 20 * B, 30 * B + 1}) {
+        if (!sample.takes_next()) continue;
         for (uint64_t room = 1; room < 70; ++room) {
           Cache c(shape(0, B), {full_group(), kind}, {70, room});
           RequestOptions options = must_fit(step == 1000 ? 0 : step);

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "conformance/fixture.h"
+#include "rounds.h"
 
 namespace conformance {
 namespace {
@@ -49,9 +50,11 @@ TEST(Groups, TheWindowBehindTheLastFullBlockStays) {
   for (const uint64_t window : {1u, 2u, 3u, 4u, 5u, 7u, 8u, 9u, 10u, 13u})
     kinds.push_back(window_group(window, 0, 0, 1)), kinds.push_back(window_group(window, 3, 0, 1));
   for (const uint64_t chunk : {1u, 3u, 4u, 6u, 8u, 10u}) kinds.push_back(chunk_group(chunk, 0, 1));
+  kvc::test::Sample sample;
   for (const kvc_group_config& kind : kinds) {
     for (uint32_t end = 5 * B; end < 10 * B; ++end) {
       for (const bool preempts : {false, true}) {
+        if (!sample.takes_next()) continue;
         Cache c(shape(0, B), {full_group(), kind}, {40, 40});
         const Tokens tokens = text(1, end);
         const Admitted r = c.allocate(first(tokens, B));
@@ -70,11 +73,13 @@ TEST(Groups, TheWindowBehindTheLastFullBlockStays) {
 // The same of large windows and other block sizes: a sample of them, at ends around the places where the
 // window passes a block.
 TEST(Groups, EveryEndIsHitForWindowsAndBlocksOfAnySize) {
+  kvc::test::Sample sample;
   for (const uint32_t B : {1u, 2u, 3u, 7u, 16u, 31u, 64u}) {
     for (const uint64_t window : {1u, 2u, 15u, 17u, 63u, 65u, 1000u, 1024u, 2047u, 4095u, 4096u}) {
       const uint32_t prompt = static_cast<uint32_t>(window / B + 1) * B + 1, blocks = prompt / B + 8;
       const uint32_t inside = static_cast<uint32_t>(window % B);
       for (const uint32_t offset : {0u, 1u, B / 2, inside, inside + 1, B - inside, B - 1}) {
+        if (!sample.takes_next()) continue;
         const uint32_t end = prompt + 2 * B + offset;
         Cache c(shape(0, B), {full_group(), window_group(window, 0, 0, 1)}, {blocks, blocks});
         const Tokens tokens = text(1, end);

@@ -98,7 +98,7 @@ std::vector<Lengths> beyond(const Lengths& good, const AttentionBounds& bounds, 
   std::fill(one_has_all.q_offsets.begin() + 1, one_has_all.q_offsets.end(), bounds.total_queries);
   all.push_back(one_has_all);
   std::shuffle(all.begin(), all.end(), random);
-  all.resize(4);  // others in other runs
+  all.resize(std::min<size_t>(rounds(1), 4));
   return all;
 }
 

@@ -10,8 +10,12 @@
 #include <vector>
 
 #include "portable.h"
+#include "rounds.h"
 
 namespace kvc::gpu::test {
+
+using kvc::test::rounds;
+using kvc::test::Sample;
 
 void* device_allocate_if(size_t bytes);  // nullptr: there is none
 void* device_allocate(size_t bytes);     // ends the program when there is none

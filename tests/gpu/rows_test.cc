@@ -134,7 +134,7 @@ TEST_F(RowsTest, EveryLayoutAndTypeGivesTheBytesOfTheCpu) {
 
 TEST_F(RowsTest, AnyStorageGivesTheBytesOfTheCpu) {
   uint32_t compared = 0;
-  while (compared < 150) {
+  while (compared < rounds(30u)) {
     const kvc_storage_config c = random_config(random);
     ASSERT_NO_FATAL_FAILURE(compare(c, pick(random, kOutsideTypes), random, &compared));
   }

@@ -187,7 +187,7 @@ class SelectTest : public KernelTest {
 };
 
 TEST_F(SelectTest, PicksWhatTheCpuPicks) {
-  for (int i = 0; i < 150; ++i) {
+  for (int i = 0; i < rounds(30); ++i) {
     const Options options = any_options();
     Problem problem(options, random);
     if (options.k_dim == 16 || options.k_dim == 64) problem.layout.hadamard = below(2) != 0;  // exact

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Random misuse of a manager (abuser.h), while other managers come and go.
-//   --calls N   (default 10^6; a hundred times as many take minutes)     --seed S
+//   --calls N   (default 2 * 10^5, with KVC_TEST_ROUNDS more)     --seed S
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -10,12 +10,13 @@
 #include <thread>
 
 #include "hardening/abuser.h"
+#include "rounds.h"
 
 namespace {
 
 using kvc::test::Abuser;
 
-uint64_t calls_ = 1000000, seed_ = 1;
+uint64_t calls_ = kvc::test::rounds<uint64_t>(200000), seed_ = 1;
 
 TEST(Abuse, RandomCallsAreRefusedWithoutEffectOrAreFine) {
   std::atomic<bool> stop{false};

@@ -92,6 +92,7 @@ void Scene::make_inputs() {
   // Neighbouring lanes have equal prompts, so that they share; a prompt is longer than what is handed in.
   tokens.resize(2 * n + 256);
   for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<int32_t>((i * 7 + lane_ / 2) % 997);
+  keys.reserve(n / 2), later_keys.reserve(n / 2);
   for (size_t i = 0; i < n / 2; ++i) {
     kvc_extra_key key = {2 * i, 1, {}};
     key.digest[0] = static_cast<uint8_t>(i);

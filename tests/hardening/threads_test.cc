@@ -13,6 +13,7 @@
 #include "calls.h"
 #include "hardening/every_call.h"
 #include "property/random.h"
+#include "rounds.h"
 
 namespace kvc::test {
 namespace {
@@ -27,7 +28,7 @@ bool is_expected(kvc_status status) {
 }
 
 TEST(Threads, EveryFunctionInSixteenThreads) {
-  constexpr int kRounds = 24;
+  const size_t each = rounds<size_t>(5);
   const std::vector<Call>& calls = every_call();
   std::vector<std::atomic<uint64_t>> done(calls.size());
   std::atomic<uint64_t> wrong{0}, made{0};
@@ -38,7 +39,7 @@ TEST(Threads, EveryFunctionInSixteenThreads) {
       threads.emplace_back([&, t] {
         Scene scene(24, &shared, static_cast<size_t>(t));
         Random random(static_cast<uint64_t>(t) + 1);
-        for (size_t i = 0; i < calls.size() * kRounds; ++i) {
+        for (size_t i = 0; i < calls.size() * each; ++i) {
           const size_t which = random.below(calls.size());
           if (!calls[which].prepare || calls[which].prepare(scene)) {
             const kvc_status status = calls[which].run(scene);

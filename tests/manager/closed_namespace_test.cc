@@ -10,6 +10,7 @@
 
 #include "calls.h"
 #include "manager/manager_peer.h"
+#include "rounds.h"
 
 namespace kvc {
 namespace {
@@ -27,7 +28,7 @@ uint64_t open(kvc_manager* m, const char* tenant) {
 }
 
 TEST(ClosedNamespace, WhileACallPublishesIntoIt) {
-  constexpr int kAttempts = 256;
+  const int attempts = test::rounds(52);
   kvc_manager_config config = {};
   config.num_blocks = 4;
   const ManagerOf manager(config);
@@ -43,13 +44,13 @@ TEST(ClosedNamespace, WhileACallPublishesIntoIt) {
   const auto whole = Clock::now() - start;
   ASSERT_EQ(kvc_manager_reset_all(m), KVC_OK);
 
-  for (int i = 0; i < kAttempts; ++i) {
+  for (int i = 0; i < attempts; ++i) {
     const uint64_t ns = open(m, "x");
     std::thread thread([&] {
       const kvc_status status = publish(ns);
       EXPECT_TRUE(status == KVC_OK || status == KVC_ERROR_NOT_FOUND) << last_error();
     });
-    const auto moment = Clock::now() + whole * i / kAttempts;
+    const auto moment = Clock::now() + whole * i / attempts;
     while (Clock::now() < moment) std::this_thread::yield();
     ASSERT_EQ(kvc_manager_close_namespace(m, ns), KVC_OK);
     thread.join();

@@ -11,6 +11,7 @@
 #include <random>
 #include <vector>
 
+#include "../rounds.h"
 #include "../seed.h"
 
 namespace {
@@ -110,7 +111,7 @@ void expect_rows(const Side& side) {
 TEST(UsualStepTest, TheShortPathDoesWhatTheGeneralOneDoes) {
   std::mt19937_64 random(kvc::test::test_seed());
   const auto one_in = [&](uint64_t n) { return random() % n == 0; };
-  for (int episode = 0; episode < 40; ++episode) {
+  for (int episode = 0; episode < kvc::test::rounds(8); ++episode) {
     // The longest request ends before the row, or behind it.
     const uint64_t blocks = 20 + random() % 60, longest = one_in(2) ? kLongest : kStride * kBlock - 7;
     Side quick(true, blocks, longest), slow(false, blocks, longest);

@@ -24,6 +24,7 @@
 #include "property/create.h"
 #include "property/generator.h"
 #include "property/shrink.h"
+#include "rounds.h"
 
 namespace {
 
@@ -220,13 +221,14 @@ int main(int argc, char** argv) {
   if (single) return run_all(run, run.mask == ~uint64_t{0} ? 0 : 100000) ? 0 : 1;
 
   Run exact = run, longer = run;
-  exact.operations = 60000, exact.check_every = 1, exact.compare_every = 1, exact.episode = 1500;
-  longer.operations = 400000;
+  exact.operations = kvc::test::rounds<uint64_t>(15000), exact.check_every = 1, exact.compare_every = 1,
+  exact.episode = 1500;
+  longer.operations = kvc::test::rounds(kOperationsThatShowShares);
   bool good = run_all(exact, 0) && run_all(longer, 0);
   for (uint64_t mask : {uint64_t{0}, uint64_t{1}, uint64_t{0xff}}) {
     Run masked = run;
-    masked.mask = mask, masked.seed += 1000, masked.operations = 100000;
-    if (good && hash_mask_works()) good = run_all(masked, mask < 2 ? 100000 : 1);
+    masked.mask = mask, masked.seed += 1000, masked.operations = kvc::test::rounds<uint64_t>(30000);
+    if (good && hash_mask_works()) good = run_all(masked, mask < 2 ? masked.operations : 1);
   }
   if (!hash_mask_works())
     std::printf("the table hash cannot be masked in this build: no runs with degenerate hashes\n");

@@ -6,6 +6,7 @@
 #include "conformance/fixture.h"
 #include "events/hash_chain.h"
 #include "publish/subscriber.h"
+#include "rounds.h"
 #include "seed.h"
 
 namespace kvc {
@@ -125,7 +126,7 @@ TEST_P(Published, IsWhatCanBeFoundAfterAnyCalls) {
   for (int i = 0; i < 20; ++i) life.step();  // before there is a publisher
   const PublisherOf publisher(cache.get(), world.flags, world.max_blocks);
   Subscriber subscriber;
-  for (int i = 0; i < 600; ++i) {
+  for (int i = 0; i < test::rounds(120); ++i) {
     for (uint64_t n = life.draw(30); n != 0; --n) life.step();
     publisher.poll();
     ASSERT_TRUE(subscriber.read(publisher.get()));
@@ -269,7 +270,7 @@ TEST_P(ChainedHashes, FollowTheManagerThroughLossesAndTenants) {
     Life life(cache, test::test_seed() + ring, true);
     const PublisherOf publisher(cache.get(), 0, 7, GetParam());
     Subscriber subscriber;
-    for (int i = 0; i < 300; ++i) {
+    for (int i = 0; i < test::rounds(60); ++i) {
       for (uint64_t n = life.draw(12); n != 0; --n) life.step();
       publisher.poll();
       ASSERT_TRUE(subscriber.read(publisher.get()));

@@ -5,6 +5,7 @@
 
 #include "redis/fake_server.h"
 #include "redis/tiers.h"
+#include "rounds.h"
 
 namespace kvc_redis_test {
 namespace {
@@ -27,7 +28,7 @@ class Fake : public testing::Test {
   }
   void expect(const std::set<int32_t>& get, const std::set<int32_t>& put, const std::set<int32_t>& exists,
               const std::set<int32_t>& remove, uint64_t timeout_ns = kPatience) {
-    for (int i = 0; i < 2; ++i) {
+    for (int i = 0; i < kvc::test::rounds(1); ++i) {
       TestTier tier(server_.url("threads=1"), 65536);
       const auto check = [&](const char* what, const std::set<int32_t>& wanted, int32_t result) {
         EXPECT_EQ(wanted.count(result), 1u) << what << ": " << name_of(result);
@@ -49,7 +50,7 @@ class Fake : public testing::Test {
     all_.insert(1);
     EXPECT_EQ(tier_.put(1), KVC_PAGE_OK);  // if it was removed because of wrong bytes
     EXPECT_EQ(tier_.stats().available, 1u);
-    tier_.operate_at_random(all_, 16, 300, 5);
+    tier_.operate_at_random(all_, 16, kvc::test::rounds(60), 5);
   }
 
   FakeServer server_;
@@ -57,7 +58,7 @@ class Fake : public testing::Test {
   std::set<uint64_t> all_;
 };
 
-TEST_F(Fake, IsAStoreWhenItIsWell) { tier_.operate_at_random(all_, 16, 500, 1); }
+TEST_F(Fake, IsAStoreWhenItIsWell) { tier_.operate_at_random(all_, 16, kvc::test::rounds(100), 1); }
 
 TEST_F(Fake, NilIsAMiss) {
   server_.misbehave([](const Words&, const std::string&) { return Answer{"$-1\r\n"}; });
@@ -324,7 +325,7 @@ TEST_F(Fake, AnyFaultsAtRandomGiveNoWrongBytes) {
     }
   });
   std::set<int32_t> seen;
-  for (int i = 0; i < 400; ++i) {
+  for (int i = 0; i < kvc::test::rounds(80); ++i) {
     TestTier tier(server_.url("threads=2&probe=1"), 65536);
     for (int j = 0; j < 6; ++j) {
       const uint64_t number = mix(static_cast<uint64_t>(i * 6 + j)) % 8;

@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "golden.h"
+#include "rounds.h"
 #include "scheduler/misuse.h"
 #include "scheduler/model.h"
 #include "scheduler/plan_log.h"
@@ -223,7 +224,7 @@ uint64_t play(uint64_t seed) {
 }
 
 TEST(SchedulerRandomTest, EveryRequestGetsItsTokensWhateverHappens) {
-  const uint64_t operations = number_from("KVC_TEST_OPERATIONS", 60000),
+  const uint64_t operations = number_from("KVC_TEST_OPERATIONS", rounds<uint64_t>(12000)),
                  first = number_from("KVC_TEST_SEED", 1);
   uint64_t preemptions = 0;
   for (uint64_t seed = first; (seed - first) * kEach < operations; ++seed) {

@@ -25,7 +25,7 @@ import org.junit.jupiter.api.io.TempDir;
 
 /** Calls of every public method with hostile arguments; run with -Xcheck:jni, whose warnings fail the test. */
 class FuzzTest {
-  private static final int CALLS = 200_000, SECONDS = 30;
+  private static final int CALLS = 60_000 * ManagerTest.ROUNDS, SECONDS = 30 * ManagerTest.ROUNDS;
   private static final Set<String> OFTEN = Set.of("Manager.allocate", "Request.commit", "Manager.pin", "Manager.unpin", "Request.append", "Storage.attend",
       "Storage.gather", "Storage.store", "Step.run", "Storage.selectBlocks", "Manager.registerPrompt", "Manager.allocateFromPrompt");
 

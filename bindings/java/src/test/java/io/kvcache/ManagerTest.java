@@ -19,6 +19,9 @@ import java.util.stream.IntStream;
 import org.junit.jupiter.api.Test;
 
 class ManagerTest {
+  /** How often tests repeat, times what the gate does: scripts/deep sets it to 5. */
+  static final int ROUNDS = Math.max(1, Integer.parseInt(System.getenv().getOrDefault("KVC_TEST_ROUNDS", "1")));
+
   static int[] sequence(int first, int count) {
     return IntStream.range(first, first + count).toArray();
   }
