@@ -86,6 +86,7 @@ kvc_status Manager::build() {
   const uint64_t reserve = usual < (64u << 10) ? 64u << 10 : usual;
   // Of the room of pools that may grow, the part that they have.
   const double used = static_cast<double>(shape_.num_blocks) / static_cast<double>(shape_.num_ids);
+  requests_.curves().take_from(memory_);
   memory_.touch_first(static_cast<size_t>(used * static_cast<double>(kTouchedAtCreation)));
   if (!events_.create(memory_, env_, shape_.event_capacity) ||
       !blocks_.create(memory_, env_, id_tag_, secret) || !requests_.create(memory_, id_tag_) ||
@@ -98,6 +99,14 @@ kvc_status Manager::build() {
   memory_.touch_first(0);
   monitor_.publish();
   return KVC_OK;
+}
+
+kvc_status Manager::close_namespace(uint64_t id) {
+  return change([&](const ManagerParts&) -> kvc_status {
+    KVC_TRY(blocks_.namespace_blocks().close_namespace(id));
+    if (!blocks_.namespaces().is_open(id)) requests_.curves().drop(handle_index(id));
+    return KVC_OK;
+  });
 }
 
 kvc_status Manager::reset_namespace(uint64_t namespace_id) {
@@ -119,9 +128,13 @@ kvc_status Manager::reset_all() {
   });
 }
 
+kvc_status Manager::check_caches() const {
+  if (shape_.caches()) return KVC_OK;
+  return fail(KVC_ERROR_UNSUPPORTED, "the manager was created with KVC_MANAGER_NO_PREFIX_CACHE");
+}
+
 kvc_status Manager::set_prefix_caching(bool on) {
-  if (on && !shape_.caches())
-    return fail(KVC_ERROR_UNSUPPORTED, "the manager was created with KVC_MANAGER_NO_PREFIX_CACHE");
+  if (on) KVC_TRY(check_caches());
   return change([&](const ManagerParts&) {
     if (!on) requests_.publications().stop_all();
     return blocks_.set_caches(on), KVC_OK;
@@ -153,7 +166,7 @@ kvc_status Manager::allocate_from_prompt(const char* name, const int32_t* tokens
   if (num_tokens != 0) {
     std::memcpy(text.tokens.data + (text.span.num_tokens - num_tokens), tokens, num_tokens * sizeof(int32_t));
   }
-  const kvc_status status = create_request(text.span, config, true, id, num_cached);
+  const kvc_status status = scheduler_view().create(text.span, config, true, id, num_cached);
   const std::lock_guard lock(monitor_.mutex());
   prompts_.give_back(&text);
   if (status != KVC_OK) return status;
@@ -194,7 +207,7 @@ kvc_status Manager::admit_batch(const uint64_t* ids, size_t count, uint64_t* cac
                    ull(shape_.max_requests));
   FirstError failure;
   const Guard lock(monitor_);
-  const SchedulerView scheduler = view();
+  const SchedulerView scheduler = scheduler_view();
   Batch batch(requests_.admissions());
   kvc_status first = KVC_OK;
   uint64_t refused = 0;  // shares that one of them had no space in
@@ -224,9 +237,6 @@ kvc_status Manager::admit_batch(const uint64_t* ids, size_t count, uint64_t* cac
 
 kvc_status Manager::fail_step(uint64_t step_id, uint64_t* ids, size_t capacity, size_t* count) {
   const Guard lock(monitor_);
-  if (!shape_.has_fills()) {
-    return fail(KVC_ERROR_UNSUPPORTED, "the manager follows no fills; create it with KVC_MANAGER_FILLS");
-  }
   if (step_id <= blocks_.retired() || step_id > stepper_.assigned()) {
     return invalid("step %llu is not in flight; those after %llu up to %llu are", ull(step_id),
                    ull(blocks_.retired()), ull(stepper_.assigned()));
@@ -313,16 +323,19 @@ kvc_status Manager::check_idle() const {
               ull(held), ull(pinned));
 }
 
+// Whether all groups can be rebuilt.
+static kvc_status check_full(const Shape& shape) {
+  const char* const other = shape.window_groups != 0 ? "has a window"
+                            : shape.has_cross()      ? "holds encoders"
+                                                     : nullptr;
+  if (other == nullptr) return KVC_OK;
+  return fail(KVC_ERROR_UNSUPPORTED,
+              "a group %s; only groups with full attention can be rebuilt: create a new manager", other);
+}
+
 kvc_status Manager::take_over(Manager& old, kvc_rebuild* out) {
-  if (old.shape_.window_groups != 0 || shape_.window_groups != 0) {
-    return fail(KVC_ERROR_UNSUPPORTED,
-                "a group has a window; only groups with full attention can be rebuilt: create a new manager");
-  }
-  if (old.shape_.has_cross() || shape_.has_cross()) {
-    return fail(
-        KVC_ERROR_UNSUPPORTED,
-        "a group holds encoders; only groups with full attention can be rebuilt: create a new manager");
-  }
+  KVC_TRY(check_full(old.shape_));
+  KVC_TRY(check_full(shape_));
   if (old.shape_.num_groups != shape_.num_groups || old.shape_.num_pools != shape_.num_pools) {
     return invalid("config has %u groups in %u pools, the old manager %u in %u; they must be equal",
                    shape_.num_groups, shape_.num_pools, old.shape_.num_groups, old.shape_.num_pools);
@@ -335,8 +348,7 @@ kvc_status Manager::take_over(Manager& old, kvc_rebuild* out) {
   const std::lock_guard lock(old.monitor_.mutex());
   KVC_TRY(old.check_idle());
   const Guard own(monitor_);  // of this manager nobody knows yet
-  Rebuild rebuild({old.shape_, old.blocks_}, shape_, blocks_, matcher_, hash_, memory_, arena_);
-  return rebuild.run(out);
+  return Rebuild(old, *this).run(out);
 }
 
 kvc_status Manager::take_pending(kvc_pending_work* work) {

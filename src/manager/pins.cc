@@ -10,24 +10,16 @@ uint32_t Pins::stand_in(const NodeId* path, size_t length) const {
 }
 
 size_t Pins::first_full(const NodeId* path, size_t length) const {
-  for (size_t j = 0; j < length; ++j) {
-    for (uint32_t g = 0; g < shape_.num_token_groups; ++g) {
-      if (holds(g, j, path, length) &&
-          blocks_.pool()[blocks_.tree().block_of(path[j], g)].pins == UINT16_MAX) {
-        return j;
-      }
-    }
-  }
-  return length;
+  size_t first = length;
+  each_held(path, length, [&](uint32_t, size_t j, BlockId block) {
+    if (blocks_.pool()[block].pins == UINT16_MAX) first = std::min(first, j);
+  });
+  return first;
 }
 
 Demand Pins::demand(const NodeId* path, size_t length) const {
   Demand demand(shape_.num_pools);
-  for (uint32_t g = 0; g < shape_.num_token_groups; ++g) {
-    for (size_t j = 0; j < length; ++j) {
-      if (holds(g, j, path, length)) demand.add_hit(blocks_.pool()[blocks_.tree().block_of(path[j], g)]);
-    }
-  }
+  each_held(path, length, [&](uint32_t, size_t, BlockId block) { demand.add_hit(blocks_.pool()[block]); });
   return demand;
 }
 
@@ -45,16 +37,11 @@ kvc_status Pins::check(const NodeId* path, size_t length, NamespaceId ns) const 
 }
 
 void Pins::hold(const NodeId* path, size_t length, BlockId* blocks) {
-  for (uint32_t g = 0; g < shape_.num_token_groups; ++g) {
-    for (size_t j = 0; j < length; ++j) {
-      BlockId block = kNoBlock;
-      if (holds(g, j, path, length)) {
-        block = blocks_.tree().block_of(path[j], g);
-        blocks_.pin(block);
-      }
-      blocks[g * length + j] = block;
-    }
-  }
+  std::fill_n(blocks, shape_.num_token_groups * length, kNoBlock);
+  each_held(path, length, [&](uint32_t g, size_t j, BlockId block) {
+    blocks_.pin(block);
+    blocks[g * length + j] = block;
+  });
 }
 
 void Pins::release(const BlockId* blocks, size_t length) {

@@ -25,9 +25,9 @@ kvc_status StateReader::request_info(uint64_t id, kvc_request_info* info) const 
   for (size_t g = 0; g < shape.num_token_groups && request->admitted; ++g) {
     const GroupTable& table = request->groups[g];
     info->num_blocks += request->positions - table.num_dropped(shape.groups[g].sinks);
-    for (size_t j = table.dropped; (shape.state_groups >> g & 1) != 0 && j < request->positions; ++j)
-      info->num_blocks -= !is_block(table.blocks.data[j]);
   }
+  const States& states = requests.features().get<States>();
+  info->num_blocks -= states.num_lacking(*request);
   info->num_blocks += uint64_t{request->cross_positions} * (shape.num_groups - shape.num_token_groups);
   info->lost_reuse_tokens = request->lost;
   info->lost_group = request->lost_group;
@@ -37,7 +37,7 @@ kvc_status StateReader::request_info(uint64_t id, kvc_request_info* info) const 
                                                   : 1;
   info->admitted = request->admitted;
   info->flags = request->flags;
-  info->next_checkpoint = requests.features().get<States>().next_checkpoint(*request);
+  info->next_checkpoint = states.next_checkpoint(*request);
   info->cross_tokens = request->cross_tokens;
   info->num_cross_cached = request->cross_cached ? request->cross_tokens : 0;
   return KVC_OK;

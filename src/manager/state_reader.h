@@ -61,24 +61,20 @@ struct StateReader {
       KVC_TRY(each_from(pool().lru_head(p, l), visit));
     return KVC_OK;
   }
-  // visit(id, block): the held blocks of a pool that are filling, by step.
-  template <typename Visit>
-  kvc_status each_filling(size_t p, Visit&& visit) const {
-    return pool().filling().on() ? each_from(pool().filling().head(p), visit) : KVC_OK;
-  }
+  // The same from a block of some list on.
   template <typename Visit>
   kvc_status each_from(BlockId id, Visit&& visit) const {
     for (; is_block(id) && !pool().at_end(id); id = pool()[id].next) KVC_TRY(call(visit, id, pool()[id]));
     return KVC_OK;
   }
-  // visit(id): the copies of a block's position in its group, the block first.
+  // visit(id): the copies of a block's position in its group, the block first; none of kNoBlock.
   template <typename Visit>
   kvc_status each_copy(BlockId first, Visit&& visit) const {
-    BlockId id = first;
-    do {
+    for (BlockId id = first; is_block(id);) {
       KVC_TRY(call(visit, id));
       id = pool()[id].next_copy;
-    } while (id != first);
+      if (id == first) break;
+    }
     return KVC_OK;
   }
   // visit(id, node): the living nodes by id.
