@@ -343,11 +343,13 @@ class Checker {
 
   kvc_status nodes() {
     size_t alive = 0;
-    KVC_TRY(s_.each_node([&](NodeId id, const Node& n) -> kvc_status {
+    for (size_t i = 0; i < tree_.places().used(); ++i) {
+      const NodeId id{static_cast<int32_t>(i)};
+      if (!tree_.alive(id)) continue;
       ++alive;
-      ++nodes_of_[n.ns];
-      return node(id, n);
-    }));
+      ++nodes_of_[tree_[id].ns];
+      KVC_TRY(node(id, tree_[id]));
+    }
     for (NodeId id = tree_.first_orphan(); is_node(id); id = tree_[id].hash_next) {
       ++alive;
       ++nodes_of_[tree_[id].ns];
@@ -404,11 +406,9 @@ class Checker {
 
   bool children_are_linked(NodeId parent) const {
     NodeId before = kNoNode;
-    return s_.each_child(parent, [&](NodeId id, const Node& child) -> kvc_status {
-      const bool linked = child.parent == parent && child.sibling_prev == before;
-      before = id;
-      return linked ? KVC_OK : KVC_ERROR_CORRUPT;
-    }) == KVC_OK;
+    for (NodeId id = tree_.first_child(parent); is_node(id); before = id, id = tree_[id].sibling_next)
+      if (tree_[id].parent != parent || tree_[id].sibling_prev != before) return false;
+    return true;
   }
 
   kvc_status namespace_of(NamespaceId ns) {

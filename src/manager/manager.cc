@@ -102,30 +102,27 @@ kvc_status Manager::build() {
 }
 
 kvc_status Manager::close_namespace(uint64_t id) {
-  return change([&](const ManagerParts&) -> kvc_status {
-    KVC_TRY(blocks_.namespace_blocks().close_namespace(id));
-    if (!blocks_.namespaces().is_open(id)) requests_.curves().drop(handle_index(id));
-    return KVC_OK;
-  });
+  const Guard lock(monitor_);
+  KVC_TRY(blocks_.namespace_blocks().close_namespace(id));
+  if (!blocks_.namespaces().is_open(id)) requests_.curves().drop(handle_index(id));
+  return KVC_OK;
 }
 
 kvc_status Manager::reset_namespace(uint64_t namespace_id) {
-  return change([&](const ManagerParts&) -> kvc_status {
-    NamespaceId ns{};
-    KVC_TRY(blocks_.namespace_blocks().reset_namespace(namespace_id, &ns));
-    prompts_.drop_stale();
-    requests_.curves().forget(ns);
-    return KVC_OK;
-  });
+  const Guard lock(monitor_);
+  NamespaceId ns{};
+  KVC_TRY(blocks_.namespace_blocks().reset_namespace(namespace_id, &ns));
+  prompts_.drop_stale();
+  requests_.curves().forget(ns);
+  return KVC_OK;
 }
 
 kvc_status Manager::reset_all() {
-  return change([&](const ManagerParts&) -> kvc_status {
-    KVC_TRY(blocks_.namespace_blocks().reset_all());
-    prompts_.drop_stale();
-    requests_.curves().forget(Curves::kAll);
-    return KVC_OK;
-  });
+  const Guard lock(monitor_);
+  KVC_TRY(blocks_.namespace_blocks().reset_all());
+  prompts_.drop_stale();
+  requests_.curves().forget(Curves::kAll);
+  return KVC_OK;
 }
 
 kvc_status Manager::check_caches() const {
@@ -135,18 +132,17 @@ kvc_status Manager::check_caches() const {
 
 kvc_status Manager::set_prefix_caching(bool on) {
   if (on) KVC_TRY(check_caches());
-  return change([&](const ManagerParts&) {
-    if (!on) requests_.publications().stop_all();
-    return blocks_.set_caches(on), KVC_OK;
-  });
+  const Guard lock(monitor_);
+  if (!on) requests_.publications().stop_all();
+  blocks_.set_caches(on);
+  return KVC_OK;
 }
 
 kvc_status Manager::set_quota(uint64_t namespace_id, PoolIndex pool, uint64_t min, uint64_t max) {
-  return change([&](const ManagerParts&) -> kvc_status {
-    NamespaceId ns{};
-    KVC_TRY(blocks_.namespace_blocks().find_share(namespace_id, &ns));
-    return blocks_.shares().set_quota(ns, pool, min, max, requests_.admissions().num_admitted_of(ns));
-  });
+  const Guard lock(monitor_);
+  NamespaceId ns{};
+  KVC_TRY(blocks_.namespace_blocks().find_share(namespace_id, &ns));
+  return blocks_.shares().set_quota(ns, pool, min, max, requests_.admissions().num_admitted_of(ns));
 }
 
 const char* Manager::take_warning() {
@@ -352,18 +348,17 @@ kvc_status Manager::take_over(Manager& old, kvc_rebuild* out) {
 }
 
 kvc_status Manager::take_pending(kvc_pending_work* work) {
-  return change([&](const ManagerParts&) -> kvc_status {
-    work->num_copies = requests_.copies().list().count;
-    work->num_zero_blocks = blocks_.zeroing().count();
-    if (work->num_copies > work->copy_capacity || work->num_zero_blocks > work->zero_capacity) {
-      return fail(KVC_ERROR_BUFFER_TOO_SMALL,
-                  "%zu copies and %zu blocks to clear are pending; the arrays have room for %zu and %zu",
-                  work->num_copies, work->num_zero_blocks, work->copy_capacity, work->zero_capacity);
-    }
-    requests_.copies().take(work->copies);
-    blocks_.take_zero_blocks(work->zero_blocks);
-    return KVC_OK;
-  });
+  const Guard lock(monitor_);
+  work->num_copies = requests_.copies().list().count;
+  work->num_zero_blocks = blocks_.zeroing().count();
+  if (work->num_copies > work->copy_capacity || work->num_zero_blocks > work->zero_capacity) {
+    return fail(KVC_ERROR_BUFFER_TOO_SMALL,
+                "%zu copies and %zu blocks to clear are pending; the arrays have room for %zu and %zu",
+                work->num_copies, work->num_zero_blocks, work->copy_capacity, work->zero_capacity);
+  }
+  requests_.copies().take(work->copies);
+  blocks_.take_zero_blocks(work->zero_blocks);
+  return KVC_OK;
 }
 
 kvc_status Manager::probe_request(uint64_t id, kvc_probe_info* info) {

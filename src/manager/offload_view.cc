@@ -30,13 +30,6 @@ void OffloadView::add_position(NodeId node, StoredBlock* out, size_t capacity, s
   }
 }
 
-bool OffloadView::matches(const StoredBlock& block) const {
-  return blocks_.pool().exists(raw(block.block)) && blocks_.pool().read(block.block).node == block.node &&
-         blocks_.pool().read(block.block).group == block.group && blocks_.tree().alive(block.node) &&
-         blocks_.identities().serial(block.node) == block.serial &&
-         !blocks_.tree().stale(blocks_.tree()[block.node]);
-}
-
 size_t OffloadView::read_published(uint64_t* cursor, StoredBlock* out, size_t capacity,
                                    uint64_t* lost) const {
   const std::lock_guard lock(mutex_);
@@ -86,10 +79,7 @@ kvc_status OffloadView::read_hit(const TokenSpan& span, size_t limit, StoredBloc
   KVC_TRY(scratch.status());
   const std::lock_guard lock(mutex_);
   kvc::Prompt prompt;
-  KVC_TRY(scratch.look(&prompt));
-  limit = std::min(limit, scratch.num_blocks());
-  *length =
-      matcher_.match(prompt, limit, shape_.token_groups(), 0, scratch.path(), scratch.residents(), nullptr);
+  KVC_TRY(scratch.match(limit, shape_.token_groups(), &prompt, length));
   *count = 0;
   if (*length != 0) *last = stored(scratch.path()[*length - 1], 0, kNoBlock);
   for (size_t j = 0; j < *length; ++j) add_position(scratch.path()[j], out, capacity, count);
@@ -118,9 +108,15 @@ void OffloadView::name(StoredBlock* blocks, size_t count, Digest256* digests) co
   }
 }
 
-OffloadView::Content OffloadView::content(const StoredBlock& block) const {
-  if (!matches(block)) return Content::kGone;
-  return blocks_.pool().is_filling(block.block) ? Content::kLater : Content::kThere;
+OffloadView::Content OffloadView::content(const StoredBlock& stored) const {
+  if (!blocks_.pool().exists(raw(stored.block))) return Content::kGone;
+  const Block block = blocks_.pool().read(stored.block);
+  const bool there = block.node == stored.node && block.group == stored.group &&
+                     blocks_.tree().alive(stored.node) &&
+                     blocks_.identities().serial(stored.node) == stored.serial &&
+                     !blocks_.tree().stale(blocks_.tree()[stored.node]);
+  if (!there) return Content::kGone;
+  return block.content == kvc::Content::kFilling ? Content::kLater : Content::kThere;
 }
 
 OffloadView::Moment OffloadView::check(const StoredBlock* blocks, size_t count, Content* out) const {

@@ -67,8 +67,7 @@ class OffloadView {
     return {blocks_.identities().serial(node), node, block, group};
   }
   void add_position(NodeId node, StoredBlock* out, size_t capacity, size_t* count) const;
-  bool matches(const StoredBlock& block) const;
-  Content content(const StoredBlock& block) const;
+  Content content(const StoredBlock& stored) const;
 
   std::mutex& mutex_;
   const Shape& shape_;

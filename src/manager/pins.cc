@@ -57,9 +57,8 @@ void Pins::release(const BlockId* blocks, size_t length) {
 
 kvc_status Pins::pin(LookupScratch& scratch, uint64_t* id, uint64_t* num_pinned) {
   Prompt prompt;
-  KVC_TRY(scratch.look(&prompt));
-  const size_t hit = matcher_.match(prompt, scratch.num_blocks(), shape_.token_groups(), 0, scratch.path(),
-                                    scratch.residents(), nullptr);
+  size_t hit;
+  KVC_TRY(scratch.match(SIZE_MAX, shape_.token_groups(), &prompt, &hit));
   const size_t length = pinnable(scratch.path(), hit);
   if (length == 0) {
     return fail(KVC_ERROR_NOT_FOUND, "no block of these %zu tokens is cached", scratch.num_tokens());

@@ -16,6 +16,7 @@ kvc_status Rebuild::run(kvc_rebuild* out) {
     return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory to go through %zu positions", old_tree_.places().used());
   }
   KVC_TRY(carry_namespaces());
+  find_reachable();
   if (old_tree_.notes().retention().on() && blocks_.tree().notes().retention().on())
     blocks_.levels().pass_time(from_.blocks_.levels().now());
   size_t begin[kMaxPools + 1] = {};
@@ -49,7 +50,7 @@ kvc_status Rebuild::carry_pool(size_t pool) {
     return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory to order %llu blocks", ull(counts.lru));
   for (size_t i = line_up(pool, &line); i-- > 0;) {
     const Block& block = from_.blocks_.pool()[line[i].block];
-    if (old_tree_.stale(old_tree_[block.node]) || !reachable(block.node)) continue;
+    if (old_tree_.stale(old_tree_[block.node]) || !seen(block.node).reachable) continue;
     const bool carried = make_ancestors(block.node) && carry(block.node, block.group, line[i].came());
     if (out_of_memory_) return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory for extra keys of a position");
     if (!carried) break;  // the pool is full, or all nodes are in use
@@ -75,17 +76,15 @@ size_t Rebuild::line_up(size_t pool, Array<Leaving>* line) const {
   return count;
 }
 
-// Whether a hit may go as far as to this position: it and all before it have a block in each group.
-bool Rebuild::reachable(NodeId old) {
-  const uint32_t all = from_.shape_.token_groups();
-  NodeId at = old;
-  while (is_node(at) && seen(at).reach == Reach::kUnknown && old_tree_[at].resident == all)
-    at = old_tree_[at].parent;
-  const bool yes = !is_node(at) || seen(at).reach == Reach::kYes;
-  const Reach reach = yes ? Reach::kYes : Reach::kNo;
-  for (NodeId id = old; id != at; id = old_tree_[id].parent) seen(id).reach = reach;
-  if (is_node(at)) seen(at).reach = reach;
-  return yes;
+// Whether a hit may go as far as to a position: it and all before it have a block in each group.
+void Rebuild::find_reachable() {
+  const StateReader state = from_.state();
+  for (uint32_t ns = 0; ns < new_ns_.size(); ++ns) {
+    state.each_node_of(ns, [&](NodeId id, const Node& node) {
+      const bool whole = node.resident == from_.shape_.token_groups();
+      seen(id).reachable = whole && (!is_node(node.parent) || seen(node.parent).reachable);
+    });
+  }
 }
 
 // Makes the new positions that end before this old one. False if all nodes are in use.
@@ -112,7 +111,7 @@ bool Rebuild::carry(NodeId old, GroupIndex group, uint64_t came) {
     gather(old, position * size);
     tip = make_position(tip, old, position);
     if (!is_node(tip)) return false;
-    if (group != kNoGroup && !attach(tip, old, group, position * size, came)) return false;
+    if (group != kNoGroup && !attach(tip, old, group, came)) return false;
   }
   seen(old).tip = tip;
   seen(old).made = true;
@@ -120,7 +119,7 @@ bool Rebuild::carry(NodeId old, GroupIndex group, uint64_t came) {
 }
 
 // Gives a position a block of the group, unless an equal one has brought it.
-bool Rebuild::attach(NodeId node, NodeId old, GroupIndex group, uint64_t first, uint64_t came) {
+bool Rebuild::attach(NodeId node, NodeId old, GroupIndex group, uint64_t came) {
   if (is_block(blocks_.tree().block_of(node, group))) return true;
   if (blocks_.pool().counts(shape_.groups[group].pool).free == 0) return false;
   const Notes& notes = old_tree_.notes();
@@ -128,7 +127,7 @@ bool Rebuild::attach(NodeId node, NodeId old, GroupIndex group, uint64_t first, 
   blocks_.positions().carry_block(node, group, block, std::max(notes.uses().of(old), 1u),
                                   notes.retention().level(old), notes.retention().deadlines().of(old));
   taken_[num_taken_++] = {came, block, static_cast<uint32_t>(blocks_.tree()[node].ns)};
-  list_copies(group, first, block);
+  list_copies(group, block);
   return true;
 }
 
@@ -144,20 +143,17 @@ NodeId Rebuild::make_position(NodeId parent, NodeId old, uint64_t position) {
   return blocks_.positions().carry_position(parent, key, tokens_, extras, position, ns);
 }
 
-// Reads the new position that begins at token `first` and ends in an old one.
+// Reads the new position that begins at token `first` and ends in an old one, last part first.
 void Rebuild::gather(NodeId old, uint64_t first) {
-  path_length_ = 0;
+  num_parts_ = num_keys_ = 0;
   for (NodeId at = old;; at = old_tree_[at].parent) {
-    path_[path_length_++] = at;
-    if (begin_of(at) <= first) break;
-  }
-  num_keys_ = 0;
-  const uint64_t end = first + shape_.block_size;
-  for (size_t i = path_length_; i-- > 0;) {
-    const uint64_t from = std::max(first, begin_of(path_[i])), to = std::min(end, end_of(path_[i]));
-    std::copy_n(old_tree_.tokens(path_[i]) + (from - begin_of(path_[i])), to - from,
-                tokens_ + (from - first));
-    gather_keys(path_[i], first);
+    const uint64_t begin = begin_of(at), from = std::max(first, begin);
+    const uint64_t until = std::min(first + shape_.block_size, end_of(at));
+    parts_[num_parts_++] = {at, static_cast<uint32_t>(from - begin), static_cast<uint32_t>(from - first),
+                            static_cast<uint32_t>(until - from)};
+    std::copy_n(old_tree_.tokens(at) + (from - begin), until - from, tokens_ + (from - first));
+    gather_keys(at, first);
+    if (begin <= first) return;
   }
 }
 
@@ -174,18 +170,12 @@ void Rebuild::gather_keys(NodeId old, uint64_t first) {
   }
 }
 
-void Rebuild::list_copies(GroupIndex group, uint64_t first, BlockId to) {
-  const uint64_t end = first + shape_.block_size;
-  for (size_t i = path_length_; i-- > 0; ++out_->num_copies) {
-    if (out_->num_copies >= out_->copy_capacity) continue;
-    const uint64_t begin = begin_of(path_[i]);
-    const uint64_t from = std::max(first, begin), until = std::min(end, end_of(path_[i]));
-    out_->copies[out_->num_copies] = {group,
-                                      raw(old_tree_.block_of(path_[i], group)),
-                                      raw(to),
-                                      static_cast<uint32_t>(from - begin),
-                                      static_cast<uint32_t>(from - first),
-                                      static_cast<uint32_t>(until - from)};
+void Rebuild::list_copies(GroupIndex group, BlockId to) {
+  for (size_t i = 0; i < num_parts_; ++i, ++out_->num_copies) {
+    const auto& [old, begin, new_begin, count] = parts_[i];
+    if (out_->num_copies < out_->copy_capacity)
+      out_->copies[out_->num_copies] = {group, raw(old_tree_.block_of(old, group)), raw(to), begin, new_begin,
+                                        count};
   }
 }
 

@@ -26,11 +26,13 @@ class Rebuild {
   kvc_status run(kvc_rebuild* out);
 
  private:
-  enum class Reach : uint8_t { kUnknown, kYes, kNo };
   struct Seen {  // of an old position
     NodeId tip, down;
-    Reach reach;
-    bool made;
+    bool reachable, made;
+  };
+  struct Part {  // tokens of an old position that a new one has
+    NodeId old;
+    uint32_t begin, new_begin, count;
   };
   struct Leaving {       // an old block of the cached ones
     uint64_t level, at;  // at: when, among those of its level, to compare
@@ -55,14 +57,14 @@ class Rebuild {
   kvc_status carry_namespaces();
   kvc_status carry_pool(size_t pool);
   size_t line_up(size_t pool, Array<Leaving>* line) const;
-  bool reachable(NodeId old);
+  void find_reachable();
   bool make_ancestors(NodeId old);
   bool carry(NodeId old, GroupIndex group, uint64_t came);
-  bool attach(NodeId node, NodeId old, GroupIndex group, uint64_t first, uint64_t came);
+  bool attach(NodeId node, NodeId old, GroupIndex group, uint64_t came);
   NodeId make_position(NodeId parent, NodeId old, uint64_t position);
   void gather(NodeId old, uint64_t first);
   void gather_keys(NodeId old, uint64_t first);
-  void list_copies(GroupIndex group, uint64_t first, BlockId to);
+  void list_copies(GroupIndex group, BlockId to);
   void release(size_t begin, size_t end);
   kvc_status finish();
 
@@ -79,10 +81,10 @@ class Rebuild {
   size_t num_taken_ = 0;
   bool out_of_memory_ = false;
 
-  // The new position at hand: its tokens and keys, and the old positions that have them.
+  // The new position at hand: its tokens and keys, and where they come from.
   int32_t tokens_[kMostTokens];
-  NodeId path_[kMostTokens + 1];  // last first
-  size_t path_length_ = 0;
+  Part parts_[kMostTokens + 1];
+  size_t num_parts_ = 0;
   Array<ExtraKey> keys_;
   size_t num_keys_ = 0;
 };

@@ -151,22 +151,13 @@ kvc_status StateReader::block_info(int32_t id, kvc_block_info* info) const {
   }
   const Block block = pool().read(BlockId{id});
   const bool published = is_node(block.node) && !tree().stale(tree()[block.node]);
-  switch (block.list) {
-    case List::kFree:
-      info->state = KVC_BLOCK_FREE;
-      break;
-    case List::kLru:
-      info->state = published ? KVC_BLOCK_CACHED : KVC_BLOCK_FREE;
-      break;
-    case List::kFenced:
-      info->state = KVC_BLOCK_FENCED;
-      break;
-    case List::kHeld:
-      info->state = block.refs == 0 && block.external == 0 ? KVC_BLOCK_PINNED
-                    : block.content == Content::kWritten   ? KVC_BLOCK_LIVE
-                    : block.content == Content::kFilling   ? KVC_BLOCK_FILLING
-                                                           : KVC_BLOCK_RESERVED;
-  }
+  info->state = block.list == List::kFenced              ? KVC_BLOCK_FENCED
+                : block.list == List::kLru && published  ? KVC_BLOCK_CACHED
+                : block.list != List::kHeld              ? KVC_BLOCK_FREE
+                : block.refs == 0 && block.external == 0 ? KVC_BLOCK_PINNED
+                : block.content == Content::kWritten     ? KVC_BLOCK_LIVE
+                : block.content == Content::kFilling     ? KVC_BLOCK_FILLING
+                                                         : KVC_BLOCK_RESERVED;
   info->pool = block.pool;
   info->requests = block.refs;
   info->external_holds = block.external;

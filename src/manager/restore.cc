@@ -14,8 +14,7 @@ Restore::~Restore() {
         id, false, [](Requests& requests, Request& request) { return requests.end(request); }));
   }
   const Guard lock(manager_.monitor_);
-  while (registered_-- > 0)
-    static_cast<void>(manager_.prompts_.remove(contents_.prompts[registered_].name.c_str()));
+  while (registered_-- > 0) static_cast<void>(manager_.prompts_.remove(prompts_[registered_].name.c_str()));
   give_all_back();
   while (opened_-- > 0) manager_.blocks_.namespace_blocks().drop_namespace(ns_[opened_]);
 }
@@ -42,21 +41,19 @@ kvc_status Restore::check_new() const {
       return fail(KVC_ERROR_BUSY, "the manager has quotas; set them after the restore");
   }
   const size_t own = taken_ ? registered_ : 0;
-  if (const size_t count = manager_.prompts_.count();
-      count != own && !cache_only_ && !contents_.prompts.empty())
+  if (const size_t count = manager_.prompts_.count(); count != own && !prompts_.empty())
     return fail(
         KVC_ERROR_BUSY,
         "the manager has %zu registered prompts, and the checkpoint brings %zu; restore first, or leave "
         "its prompts out (KVC_CHECKPOINT_CACHE_ONLY)",
-        count - own, contents_.prompts.size());
+        count - own, prompts_.size());
   return KVC_OK;
 }
 
 kvc_status Restore::check_quotas() const {
-  if (cache_only_ || contents_.quotas.empty()) return KVC_OK;
   const Quotas& quotas = manager_.blocks_.quotas();
   uint64_t minimums[kMaxPools] = {};
-  for (const Contents::Quota& quota : contents_.quotas) {
+  for (const Contents::Quota& quota : quotas_) {
     if (quota.cls >= quotas.num_classes())
       return fail(
           KVC_ERROR_LIMIT,
@@ -80,21 +77,13 @@ kvc_status Restore::check_quotas() const {
   return KVC_OK;
 }
 
-// Before blocks come to the namespaces.
-void Restore::set_quotas() {
-  for (const Contents::Quota& quota : contents_.quotas) {
-    if (!cache_only_)
-      manager_.blocks_.shares().carry_quota(ns_[quota.ns].index, quota.cls, quota.pool, quota.min, quota.max);
-  }
-}
-
 // Their pins come with the blocks.
 kvc_status Restore::register_prompts() {
   bool fit = true;  // as many records as the greatest index says
-  for (const Contents::NamedPrompt& prompt : contents_.prompts)
+  for (const Contents::NamedPrompt& prompt : prompts_)
     fit = fit && prompt.index < manager_.shape_.max_requests;
-  for (; !cache_only_ && registered_ < contents_.prompts.size(); ++registered_) {
-    const Contents::NamedPrompt& from = contents_.prompts[registered_];
+  for (; registered_ < prompts_.size(); ++registered_) {
+    const Contents::NamedPrompt& from = prompts_[registered_];
     const TokenSpan span = {from.tokens.data(), from.tokens.size(), from.keys.data(), from.keys.size(),
                             namespace_ids_[from.ns]};
     KVC_TRY(check_tokens(span.tokens, span.num_tokens, manager_.shape_.vocab_size));
@@ -295,9 +284,8 @@ kvc_status Restore::create_requests() {
     const Guard lock(manager_.monitor_);
     if (Request* const made = manager_.requests_.peek(id); made != nullptr)
       made->carry_prompt(from.prompt_tokens);
-    if (bond.prompt == 0 || cache_only_) continue;
-    manager_.prompts_.bind(static_cast<uint32_t>(handle_index(id)),
-                           contents_.prompts[bond.prompt - 1].name.c_str());
+    if (bond.prompt == 0 || prompts_.empty()) continue;
+    manager_.prompts_.bind(static_cast<uint32_t>(handle_index(id)), prompts_[bond.prompt - 1].name.c_str());
   }
   return KVC_OK;
 }
@@ -399,7 +387,8 @@ kvc_status Restore::publish() {
   CheckpointBlocks taking(blocks);
   KVC_TRY(make_extras(&made));
   const std::vector<Entry> attached = by_position();
-  set_quotas();  // nothing fails from here on
+  for (const Contents::Quota& quota : quotas_)  // before blocks come; nothing fails from here on
+    blocks.shares().carry_quota(ns_[quota.ns].index, quota.cls, quota.pool, quota.min, quota.max);
   blocks.lineages().carry(contents_.lineage);
   publish_positions(attached, made);
   const bool same_lists =
@@ -409,13 +398,10 @@ kvc_status Restore::publish() {
     for (const Entry entry : pools_[p].line) taking.end_taken(block_of(entry));
   }
   for (size_t i = 0; i < registered_; ++i)
-    manager_.prompts_.pin_again(contents_.prompts[i].name.c_str(), contents_.prompts[i].num_pinned);
+    manager_.prompts_.pin_again(prompts_[i].name.c_str(), prompts_[i].num_pinned);
   for (const Taking& pool : pools_)
     if (pool.has_ages) set_ages(pool);
-  if (!cache_only_) {
-    for (const Contents::Quota& quota : contents_.quotas)
-      blocks.shares().keep_to_quota(quota.cls, quota.pool);
-  }
+  for (const Contents::Quota& quota : quotas_) blocks.shares().keep_to_quota(quota.cls, quota.pool);
   blocks.positions().end_positions();
   return KVC_OK;
 }

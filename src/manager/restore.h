@@ -8,6 +8,7 @@
 // Quotas and registered prompts come too, unless only the cache is asked for; then what they held is cached.
 #pragma once
 #include <memory>
+#include <span>
 
 #include "manager/contents.h"
 #include "manager/manager.h"
@@ -17,7 +18,10 @@ namespace kvc {
 class Restore {
  public:
   Restore(Manager& manager, const Contents& contents, bool cache_only = false)
-      : manager_(manager), contents_(contents), cache_only_(cache_only) {}
+      : manager_(manager),
+        contents_(contents),
+        quotas_(contents.quotas.data(), cache_only ? 0 : contents.quotas.size()),
+        prompts_(contents.prompts.data(), cache_only ? 0 : contents.prompts.size()) {}
   ~Restore();
   Restore(const Restore&) = delete;
   Restore& operator=(const Restore&) = delete;
@@ -53,7 +57,6 @@ class Restore {
   kvc_status check_new() const;
   kvc_status check_quotas() const;
   kvc_status register_prompts();
-  void set_quotas();
   void choose();
   std::vector<Entry> line_up(PoolIndex pool) const;
   bool same_pools() const;
@@ -75,7 +78,8 @@ class Restore {
 
   Manager& manager_;
   const Contents& contents_;
-  const bool cache_only_;
+  const std::span<const Contents::Quota> quotas_;  // none if only the cache is asked for; likewise
+  const std::span<const Contents::NamedPrompt> prompts_;
   std::vector<Taking> pools_;                 // by pool of the manager
   std::vector<std::vector<int32_t>> blocks_;  // by pool of the contents
   std::vector<uint8_t> needed_;               // positions

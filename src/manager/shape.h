@@ -87,6 +87,7 @@ struct Shape {
   // The division of the cached blocks (BlockPool).
   uint32_t num_classes, num_levels;
 
+  uint32_t windows() const { return window_groups & ~state_groups; }  // without states
   uint32_t token_groups() const { return full_groups | window_groups; }
   bool has_cross() const { return cross_groups != 0; }
   uint64_t lists_per_pool() const {

@@ -33,11 +33,14 @@ struct StateReader {
       return visit(arguments...);
     }
   }
-  // visit(id, block): the blocks of a pool by id.
+  // visit(id, block): the blocks of a pool by id; those from `first` on.
   template <typename Visit>
   kvc_status each_block(size_t p, Visit&& visit) const {
-    const PoolCounts& counts = pool().counts(p);
-    for (uint64_t i = counts.first; i < counts.first + counts.size; ++i) {
+    return each_block(p, pool().counts(p).first, visit);
+  }
+  template <typename Visit>
+  kvc_status each_block(size_t p, uint64_t first, Visit&& visit) const {
+    for (uint64_t i = first; i < pool().counts(p).first + pool().counts(p).size; ++i) {
       const BlockId id{static_cast<int32_t>(i)};
       KVC_TRY(call(visit, id, pool().read(id)));
     }
@@ -50,12 +53,7 @@ struct StateReader {
     if (list == List::kFenced) return each_from(pool().fenced_head(p), visit);
     if (list == List::kFree) {
       KVC_TRY(each_from(pool().free_top(p), visit));
-      const PoolCounts& counts = pool().counts(p);
-      for (uint64_t i = pool().first_unopened(p); i < counts.first + counts.size; ++i) {
-        const BlockId id{static_cast<int32_t>(i)};
-        KVC_TRY(call(visit, id, pool().read(id)));
-      }
-      return KVC_OK;
+      return each_block(p, pool().first_unopened(p), visit);
     }
     for (uint32_t l = 0; l < pool().shelves().num_lists(); ++l)
       KVC_TRY(each_from(pool().lru_head(p, l), visit));
@@ -75,22 +73,6 @@ struct StateReader {
       id = pool()[id].next_copy;
       if (id == first) break;
     }
-    return KVC_OK;
-  }
-  // visit(id, node): the living nodes by id.
-  template <typename Visit>
-  kvc_status each_node(Visit&& visit) const {
-    for (size_t i = 0; i < tree().places().used(); ++i) {
-      const NodeId id{static_cast<int32_t>(i)};
-      if (tree().alive(id)) KVC_TRY(call(visit, id, tree()[id]));
-    }
-    return KVC_OK;
-  }
-  // visit(id, node): the children of a node or of a namespace's root, newest first.
-  template <typename Visit>
-  kvc_status each_child(NodeId parent, Visit&& visit) const {
-    for (NodeId id = tree().first_child(parent); is_node(id); id = tree()[id].sibling_next)
-      KVC_TRY(call(visit, id, tree()[id]));
     return KVC_OK;
   }
   // visit(id, node): all nodes of a namespace, newest sibling first, depth first; up again over parents.
