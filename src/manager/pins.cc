@@ -44,8 +44,10 @@ void Pins::hold(const NodeId* path, size_t length, BlockId* blocks) {
   });
 }
 
+// States leave last, as those of a request do (returns.cc).
 void Pins::release(const BlockId* blocks, size_t length) {
-  for (const uint32_t kind : {shape_.window_groups, shape_.full_groups}) {
+  const uint32_t windows = shape_.windows();
+  for (const uint32_t kind : {windows, shape_.full_groups, shape_.window_groups & ~windows}) {
     for (size_t j = length; j-- > 0;) {
       for (uint32_t groups = kind; groups != 0; groups &= groups - 1) {
         const BlockId block = blocks[static_cast<size_t>(__builtin_ctz(groups)) * length + j];

@@ -368,6 +368,8 @@ DEFECTS = [
      "if (is_block(block) && !blocks_.pool().is_filling(block)) blocks_.mark_written(block);", "static_cast<void>(block);"),
     ("a parent without a block is not told of", "src/prefix/prefix_tree.h",
      "    if (identities_.is_waypoint(id) || !is_told(node.parent)) [[unlikely]]\n      identities_.tell_way(id, group);\n", ""),
+    ("a pin releases states first", "src/manager/pins.cc",
+     "{windows, shape_.full_groups, shape_.window_groups & ~windows}", "{shape_.window_groups & ~windows, windows, shape_.full_groups}"),
     ("a pin where chunks begin holds nothing", "src/manager/pins.h",
      "(position + 1 == length && group == stand_in(path, length))", "(position == length && group == stand_in(path, length))"),
     ("what a curve has forgotten is still there", "src/sizing/curve.cc",
