@@ -189,7 +189,7 @@ kvc_status kvc_offload_create(const kvc_offload_config* config, kvc_offload** of
     Env env = default_env();
     KVC_TRY(read_allocator(own.allocator, &env));
     auto made = std::make_unique<kvc_offload>(env);
-    const OffloadView view = own.manager->impl->offload_view();
+    const OffloadView view(*own.manager->impl);
     KVC_TRY(check_manager(view.shape(), own.policy, own.storages != nullptr));
     OffloadOptions options;
     KVC_TRY(read_options(own, &options));

@@ -17,7 +17,7 @@ kvc_status create(Manager& manager, const kvc_prompt* prompt, const kvc_request_
   kvc_request_config own;
   const size_t size = config == nullptr ? 0 : config->struct_size;
   KVC_TRY(read_request_config(manager.shape(), config, size, &own));
-  return manager.create_request(span, own, admit, request, num_cached);
+  return manager.scheduler_view().create(span, own, admit, request, num_cached);
 }
 
 }  // namespace
@@ -34,7 +34,7 @@ kvc_status kvc_manager_create_request(kvc_manager* m, const kvc_prompt* prompt,
 kvc_status kvc_manager_admit_request(kvc_manager* m, uint64_t request, uint64_t* num_cached) {
   KVC_RECORD(kvc_manager_admit_request, m, request, num_cached);
   const Timed timed(latency_of(m, KVC_LATENCY_ADMIT));
-  return on_manager(m, [&](Manager& manager) { return manager.admit_request(request, num_cached); });
+  return on_manager(m, [&](Manager& manager) { return manager.scheduler_view().admit(request, num_cached); });
 }
 
 kvc_status kvc_manager_admit_batch(kvc_manager* m, const uint64_t* requests, size_t num_requests,
@@ -97,8 +97,13 @@ kvc_status kvc_manager_commit_tokens(kvc_manager* m, uint64_t request, uint64_t 
 kvc_status kvc_manager_commit_ahead(kvc_manager* m, uint64_t request, uint64_t num_committed,
                                     uint64_t num_computed) {
   KVC_RECORD(kvc_manager_commit_ahead, m, request, num_committed, num_computed);
-  return on_manager(
-      m, [&](Manager& manager) { return manager.commit_ahead(request, num_committed, num_computed); });
+  return on_manager(m, [&](Manager& manager) {
+    return manager.change(request, true, [&](Requests& requests, Request& found) {
+      const kvc_status status = requests.commit(found, num_committed, num_computed);
+      requests.open_lane(found);
+      return status;
+    });
+  });
 }
 
 kvc_status kvc_manager_truncate_request(kvc_manager* m, uint64_t request, uint64_t num_tokens) {

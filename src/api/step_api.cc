@@ -206,6 +206,8 @@ kvc_status kvc_manager_fail_step(kvc_manager* m, uint64_t step_id, uint64_t* req
   return on_manager(m, [&](Manager& manager) -> kvc_status {
     KVC_REQUIRE_ARRAY(requests, capacity);
     KVC_REQUIRE_POINTER(count);
+    if (!manager.shape().has_fills())
+      return fail(KVC_ERROR_UNSUPPORTED, "the manager follows no fills; create it with KVC_MANAGER_FILLS");
     return manager.fail_step(step_id, requests, capacity, count);
   });
 }

@@ -177,10 +177,10 @@ std::string encode_info(const Manifest& manifest) {
   const Contents& contents = manifest.contents;
   for (const uint32_t value :
        {contents.block_size, contents.num_groups, static_cast<uint32_t>(contents.pools.size()),
-        contents.policy, contents.has_levels, uint32_t{0}}) {
+        contents.lists.policy, contents.lists.has_levels, uint32_t{0}}) {
     out.put(value);
   }
-  out.put(contents.policy_weight);
+  out.put(contents.lists.policy_weight);
   for (const std::string* text : {&manifest.model, &manifest.weights, &manifest.numerics}) out.text(*text);
   for (const Manifest::Group& group : manifest.groups) put_group(&out, group);
   return std::move(out.out);
@@ -189,11 +189,11 @@ std::string encode_info(const Manifest& manifest) {
 void decode_info(Reader* in, Manifest* manifest) {
   Contents& contents = manifest->contents;
   uint32_t num_pools = 0, reserved = 0;
-  for (uint32_t* value : {&contents.block_size, &contents.num_groups, &num_pools, &contents.policy,
-                          &contents.has_levels, &reserved}) {
+  for (uint32_t* value : {&contents.block_size, &contents.num_groups, &num_pools, &contents.lists.policy,
+                          &contents.lists.has_levels, &reserved}) {
     in->get(value);
   }
-  in->get(&contents.policy_weight);
+  in->get(&contents.lists.policy_weight);
   for (std::string* text : {&manifest->model, &manifest->weights, &manifest->numerics}) in->text(text);
   if (contents.num_groups > 32 || num_pools > 32 || reserved != 0) return in->fail();
   contents.pools.resize(num_pools);

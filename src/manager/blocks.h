@@ -36,6 +36,8 @@ class Blocks {
   // Whether requests and external holders find and publish anything now.
   bool caches() const { return caches_; }
   void set_caches(bool on) { caches_ = on; }
+  // Whether that is switched off, in a manager with a cache.
+  bool is_cache_off() const { return caches_ != s_.shape.caches(); }
 
   Lineages& lineages() { return lineages_; }
   const Lineages& lineages() const { return lineages_; }

@@ -26,8 +26,7 @@ class Checker {
     }
     KVC_TRY(requests());
     KVC_TRY(rows());
-    pins();
-    KVC_TRY(prompts());
+    KVC_TRY(pins());
     copies_in_progress();
     for (size_t p = 0; p < shape_.num_pools; ++p) KVC_TRY(lists(p));
     for (size_t p = 0; p < shape_.num_pools; ++p) KVC_TRY(blocks(p));
@@ -116,8 +115,7 @@ class Checker {
     KVC_TRY(tables(i, r));
     KVC_TRY(features.check([&](const auto& feature) { return feature.check(i, r); }));
     for (uint32_t g = shape_.num_token_groups; g < shape_.num_groups; ++g) {
-      for (size_t j = 0; j < r.cross_positions; ++j)
-        ++holds_[static_cast<size_t>(raw(r.groups[g].blocks.data[j]))].refs;
+      for (size_t j = 0; j < r.cross_positions; ++j) ++holds(r.groups[g].blocks.data[j]).refs;
     }
     return lane(i, r);
   }
@@ -183,7 +181,7 @@ class Checker {
                   "request %zu, group %u, position %zu: block %d is published elsewhere", i, g, j, raw(id));
         KVC_CHECK(pool_[id].content != Content::kEmpty || j * shape_.block_size >= r.committed,
                   "block %d holds committed tokens, marked unwritten", raw(id));
-        ++holds_[static_cast<size_t>(raw(id))].refs;
+        ++holds(id).refs;
       }
     }
     return KVC_OK;
@@ -192,32 +190,24 @@ class Checker {
   // Sources of copies are held: those of single calls until they are taken, those of a step until it ends.
   void copies_in_progress() {
     const auto hold = [&](const CopyList& list) {
-      for (size_t i = 0; i < list.count; ++i) ++holds_[static_cast<size_t>(list.out[i].source)].refs;
+      for (size_t i = 0; i < list.count; ++i) ++holds(BlockId{list.out[i].source}).refs;
     };
     hold(s_.requests.copies().list());
     for (const CopyList* step = s_.steps.executing(); step != nullptr; step = step->next) hold(*step);
   }
 
-  void pins() {
-    s_.each_pin([&](size_t, const Pin& pin) {
-      ++users_[pin.ns];
-      for (size_t j = 0; j < pin.length * shape_.num_token_groups; ++j) {
-        const BlockId id = pin.blocks.data[j];
-        if (is_block(id)) ++holds_[static_cast<size_t>(raw(id))].pins;
+  // Of pins and of registered prompts.
+  kvc_status pins() {
+    const auto hold = [&](NamespaceId ns, const BlockId* blocks, size_t length) {
+      ++users_[ns];
+      for (size_t j = 0; j < length * shape_.num_token_groups; ++j) {
+        if (is_block(blocks[j])) ++holds(blocks[j]).pins;
       }
-    });
-    s_.prompts.each([&](size_t, const RegisteredPrompt& prompt) {
-      ++users_[prompt.ns];
-      for (size_t j = 0; j < size_t{prompt.num_pinned} * shape_.num_token_groups; ++j) {
-        const BlockId id = prompt.blocks.data[j];
-        if (is_block(id)) ++holds_[static_cast<size_t>(raw(id))].pins;
-      }
-    });
-  }
-
-  kvc_status prompts() {
+    };
+    s_.each_pin([&](size_t, const Pin& pin) { hold(pin.ns, pin.blocks.data, pin.length); });
     size_t broken = SIZE_MAX;
     s_.prompts.each([&](size_t i, const RegisteredPrompt& prompt) {
+      hold(prompt.ns, prompt.blocks.data, prompt.num_pinned);
       if (first_broken_key(prompt.key_list(), prompt.num_tokens) != prompt.num_keys) broken = i;
     });
     KVC_CHECK(broken == SIZE_MAX, "prompt %zu: its extra keys are broken", broken);
@@ -237,20 +227,25 @@ class Checker {
     });
   }
 
-  // A list has the blocks in the order in which they came, unless they were moved.
+  // A list has the blocks in the order in which they came, unless they were moved, and those of its class and
+  // level.
   kvc_status order(size_t p, uint32_t list) {
+    const Place place = pool_.shelves().place_of(list);
+    const Quotas& quotas = s_.blocks.quotas();
+    const Retention& retention = tree_.notes().retention();
     uint64_t before = UINT64_MAX;
-    return s_.each_from(pool_.lru_head(p, list), [&](BlockId id, const Block&) -> kvc_status {
+    return s_.each_from(pool_.lru_head(p, list), [&](BlockId id, const Block& block) -> kvc_status {
       const uint64_t age = pool_.shelves().age(id);
       KVC_CHECK(age != 0 && (age < before || shape_.policy->moves_fragments),
                 "list %u of pool %zu: block %d came %llu blocks ago, the one before it %llu", list, p,
                 raw(id), ull(age), ull(before));
       before = age;
-      const NodeId node = pool_[id].node;
-      const Retention& retention = tree_.notes().retention();
-      KVC_CHECK(!retention.on() || tree_.stale(tree_[node]) ||
-                    retention.level(node) == pool_.shelves().place_of(list).level,
-                "block %d of level %u waits in list %u of pool %zu", raw(id), retention.level(node), list, p);
+      KVC_CHECK(
+          !retention.on() || tree_.stale(tree_[block.node]) || retention.level(block.node) == place.level,
+          "block %d of level %u waits in list %u of pool %zu", raw(id), retention.level(block.node), list, p);
+      KVC_CHECK(!quotas.on() || quotas.class_of(id) == place.cls,
+                "block %d waits in class %u and counts for class %u", raw(id), place.cls,
+                quotas.class_of(id));
       return KVC_OK;
     });
   }
@@ -265,8 +260,7 @@ class Checker {
       ++(tree_.stale(node) ? stale : cached(node.ns, p));
       return KVC_OK;
     }));
-    for (uint32_t list = 0; pool_.shelves().on() && list < pool_.shelves().num_lists(); ++list)
-      KVC_TRY(order(p, list));
+    for (uint32_t list = 0; list < pool_.shelves().num_divided(); ++list) KVC_TRY(order(p, list));
     uint32_t fence = 0;
     KVC_TRY(list(p, List::kFenced, "FENCED", counts.fenced, &fenced,
                  [&](BlockId id, const Block& block) -> kvc_status {
@@ -288,7 +282,7 @@ class Checker {
     const PoolCounts& counts = pool_.counts(p);
     uint64_t num_held = 0, reserved = 0, pinned = 0, filling = 0, listed = 0;
     KVC_TRY(s_.each_block(p, [&](BlockId id, const Block& block) -> kvc_status {
-      const Holds& holds = holds_[static_cast<size_t>(raw(id))];
+      const Holds& holds = this->holds(id);
       const bool held = block.list == List::kHeld;
       num_held += held;
       KVC_CHECK(held == block.held(), "block %d: list %d with %u references, %u external holds, %u pins",
@@ -299,8 +293,7 @@ class Checker {
       KVC_CHECK(!is_node(block.node) || block.list != List::kFree, "block %d is free and published", raw(id));
       KVC_CHECK(!is_node(block.node) || block.content != Content::kEmpty, "block %d is published and empty",
                 raw(id));
-      KVC_CHECK(block.content != Content::kFilling || (pool_.filling().on() && block.list != List::kLru),
-                "block %d of LRU is filling", raw(id));
+      KVC_CHECK(pool_.filling().intact(block), "block %d of LRU is filling", raw(id));
       num_filling_ += block.content == Content::kFilling;
       filling += held && block.content == Content::kFilling;
       KVC_CHECK(is_node(block.node) || block.next_copy == id, "block %d is not published and has copies",
@@ -312,7 +305,7 @@ class Checker {
     KVC_CHECK(reserved == counts.reserved && pinned == counts.pinned,
               "pool %zu: %llu reserved, %llu pinned; counted %llu, %llu", p, ull(reserved), ull(pinned),
               ull(counts.reserved), ull(counts.pinned));
-    KVC_TRY(s_.each_filling(p, [&](BlockId id, const Block& block) -> kvc_status {
+    KVC_TRY(s_.each_from(pool_.filling().head(p), [&](BlockId id, const Block& block) -> kvc_status {
       KVC_CHECK(block.list == List::kHeld && block.content == Content::kFilling && ++listed <= filling,
                 "block %d does not belong to those that are filling", raw(id));
       return KVC_OK;
@@ -350,11 +343,13 @@ class Checker {
 
   kvc_status nodes() {
     size_t alive = 0;
-    KVC_TRY(s_.each_node([&](NodeId id, const Node& n) -> kvc_status {
+    for (size_t i = 0; i < tree_.places().used(); ++i) {
+      const NodeId id{static_cast<int32_t>(i)};
+      if (!tree_.alive(id)) continue;
       ++alive;
-      ++nodes_of_[n.ns];
-      return node(id, n);
-    }));
+      ++nodes_of_[tree_[id].ns];
+      KVC_TRY(node(id, tree_[id]));
+    }
     for (NodeId id = tree_.first_orphan(); is_node(id); id = tree_[id].hash_next) {
       ++alive;
       ++nodes_of_[tree_[id].ns];
@@ -377,9 +372,9 @@ class Checker {
         !is_node(node.parent) || (tree_.alive(node.parent) && tree_[node.parent].depth + 1 == node.depth &&
                                   tree_[node.parent].ns == node.ns && tree_[node.parent].epoch == node.epoch),
         "node %zu hangs on a wrong parent", i);
-    KVC_CHECK(!tree_.notes().retention().on() || node.resident != 0 ||
-                  (tree_.notes().retention().level(id) == kDefaultLevel &&
-                   tree_.notes().retention().deadlines().of(id) == 0),
+    const Notes& notes = tree_.notes();
+    KVC_CHECK(node.resident != 0 ||
+                  (notes.retention().level(id) == kDefaultLevel && notes.retention().deadlines().of(id) == 0),
               "node %zu has a hint and no block", i);
     uint32_t resident = 0;
     for (uint32_t g = 0; g < shape_.num_groups; ++g) {
@@ -389,13 +384,12 @@ class Checker {
       KVC_CHECK(pool_[block].node == id && pool_[block].group == g, "node %zu: block %d hangs elsewhere", i,
                 raw(block));
     }
-    KVC_CHECK((resident & shape_.cross_groups) == 0 ||
-                  ((resident & shape_.token_groups()) == 0 && tree_.tokens(id)[0] == kCrossToken),
-              "node %zu: blocks of encoders and of others, %x", i, resident);
+    KVC_TRY(s_.requests.features().check(
+        [&](const auto& feature) { return feature.check_position(id, resident); }));
     KVC_CHECK(resident == node.resident, "node %zu: resident mask %x, groups with a block %x", i,
               node.resident, resident);
-    KVC_CHECK(!tree_.notes().uses().on() || (tree_.notes().uses().of(id) != 0) == (resident != 0),
-              "node %zu has %u uses, and groups with a block %x", i, tree_.notes().uses().of(id), resident);
+    KVC_CHECK(notes.uses().intact(id, resident != 0), "node %zu has %u uses, and groups with a block %x", i,
+              notes.uses().of(id), resident);
     if (tree_.has_events() && !tree_.stale(node)) {
       KVC_CHECK(tree_.waypoint_group(id) < 0 || resident == 0, "node %zu is told of as without a block, %x",
                 i, resident);
@@ -412,11 +406,9 @@ class Checker {
 
   bool children_are_linked(NodeId parent) const {
     NodeId before = kNoNode;
-    return s_.each_child(parent, [&](NodeId id, const Node& child) -> kvc_status {
-      const bool linked = child.parent == parent && child.sibling_prev == before;
-      before = id;
-      return linked ? KVC_OK : KVC_ERROR_CORRUPT;
-    }) == KVC_OK;
+    for (NodeId id = tree_.first_child(parent); is_node(id); before = id, id = tree_[id].sibling_next)
+      if (tree_[id].parent != parent || tree_[id].sibling_prev != before) return false;
+    return true;
   }
 
   kvc_status namespace_of(NamespaceId ns) {
@@ -434,7 +426,7 @@ class Checker {
     return KVC_OK;
   }
 
-  // What the classes have of a pool, what they still lack, and that nothing cached waits in another class.
+  // What the classes have of a pool, and what they still lack.
   kvc_status shares(size_t p) {
     const Quotas& quotas = s_.blocks.quotas();
     Quotas::Share found[Shelves::kMaxClasses] = {};
@@ -460,14 +452,6 @@ class Checker {
       }
       return KVC_OK;
     }));
-    for (uint32_t list = 0; list < pool_.shelves().num_lists(); ++list) {
-      const uint32_t cls = pool_.shelves().place_of(list).cls;
-      KVC_TRY(s_.each_from(pool_.lru_head(p, list), [&](BlockId id, const Block&) -> kvc_status {
-        KVC_CHECK(quotas.class_of(id) == cls, "block %d waits in class %u and counts for class %u", raw(id),
-                  cls, quotas.class_of(id));
-        return KVC_OK;
-      }));
-    }
     uint64_t lacking = 0, above = 1;
     for (uint32_t cls = 0; cls < quotas.num_classes(); ++cls) {
       const Quotas::Share &share = quotas.share(cls, p), &f = found[cls];
@@ -508,6 +492,7 @@ class Checker {
     return KVC_OK;
   }
 
+  Holds& holds(BlockId id) { return holds_[static_cast<size_t>(raw(id))]; }
   size_t& cached(NamespaceId ns, size_t pool) { return cached_[ns * shape_.num_pools + pool]; }
 
   const StateReader& s_;

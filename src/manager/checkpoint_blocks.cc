@@ -2,12 +2,6 @@
 #include "manager/checkpoint_blocks.h"
 
 namespace kvc {
-namespace {
-
-bool same(Place a, Place b) { return a.cls == b.cls && a.level == b.level && a.shelf == b.shelf; }
-
-}  // namespace
-
 void CheckpointBlocks::begin_reading(BlockId id, Reading* reading) {
   Block& block = s_.pool[id];
   *reading = {id, kNoBlock, block.fence, block.list, block.leaves_first != 0};
@@ -34,9 +28,8 @@ bool CheckpointBlocks::put_back(const Reading& reading) {
     if (s_.quotas.on()) s_.quotas.fence(id, block.pool);
   } else {
     if (block.next_copy != id && is_block(s_.tree.copies().idle(id))) return false;
-    const Place place = s_.pool.shelves().on() ? cached_.place_of(block.node) : Place{0, 0, 0};
-    if (is_block(before) && s_.pool.shelves().on() && !same(cached_.place_of(s_.pool[before].node), place))
-      return false;
+    const Place place = cached_.place_of(block.node);
+    if (is_block(before) && cached_.place_of(s_.pool[before].node) != place) return false;
     if (!s_.pool.put_back(id, before, place)) return false;
     if (block.next_copy != id) s_.tree.copies().make_idle(id);
     ++s_.namespaces.cached(s_.tree[block.node].ns, block.pool);

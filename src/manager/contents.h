@@ -14,9 +14,32 @@
 #include "base/ids.h"
 #include "base/sha256.h"
 #include "manager/lineage.h"
+#include "manager/shape.h"
 #include "prefix/extra_keys.h"
 
 namespace kvc {
+
+// The options of a request that are numbers, as they are read and made again.
+template <typename From, typename To>
+void copy_options(const From& from, To* to) {
+  to->user_data = from.user_data;
+  to->max_cached_tokens = from.max_cached_tokens;
+  to->external_tokens = from.external_tokens;
+  to->slots = from.slots;
+  to->lookahead = from.lookahead;
+  to->flags = from.flags;
+  to->drop_tail_blocks = from.drop_tail_blocks;
+  to->headroom = from.headroom;
+}
+
+// The extra keys of a position.
+struct ExtraSpans {
+  ExtraSpans(const ExtraSpan* spans, size_t number) : data(spans), count(number) {}
+  explicit ExtraSpans(const ExtraRecord* record)  // nullptr: none
+      : ExtraSpans(record == nullptr ? nullptr : record->spans(), record == nullptr ? 0 : record->count) {}
+  const ExtraSpan* data;
+  size_t count;
+};
 
 struct Contents {
   struct NamespaceEntry {
@@ -47,7 +70,7 @@ struct Contents {
     std::vector<int32_t> free;   // in the order in which they are taken; empty if some block is in use, but
                                  // for those that registered prompts alone hold
   };
-  struct WaitingRequest {
+  struct WaitingRequest {  // its options are named as those of a kvc_request_config
     uint64_t id;
     uint32_t ns, committed;            // committed: 0 = it waits
     uint64_t first_token, num_tokens;  // in request_tokens
@@ -74,8 +97,7 @@ struct Contents {
   };
 
   uint32_t block_size = 0, num_groups = 0;
-  uint32_t policy = 0, has_levels = 0;
-  double policy_weight = 0;
+  ListKinds lists;
   Lineage lineage;
   std::vector<NamespaceEntry> namespaces;
   std::vector<Position> positions;
@@ -95,6 +117,11 @@ struct Contents {
   uint64_t longest_hold = 0;  // positions, blocks and records that were read under one hold of its lock
 
   const int32_t* tokens_of(size_t position) const { return tokens.data() + position * block_size; }
+  ExtraSpans spans_of(size_t position) const {
+    return {spans.data() + positions[position].first_span, positions[position].num_spans};
+  }
+  // Whether these are a position's own tokens and extra keys.
+  bool has_content(size_t position, const int32_t* its_tokens, ExtraSpans its_spans) const;
   // What positions are called outside the process, one for each.
   std::vector<Digest256> position_digests() const;
   // Equal for managers that cache the same, whatever their block ids and the order of equal things in memory.

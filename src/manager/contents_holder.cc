@@ -20,13 +20,7 @@ bool ContentsHolder::is_same(uint32_t position) const {
       wanted.parent < 0 ? root_of(index) : contents_.nodes[static_cast<size_t>(wanted.parent)];
   if (node.ns != index || node.epoch != (ns.epoch & kEpochMask) || tree.stale(node) || node.parent != parent)
     return false;
-  if (std::memcmp(tree.tokens(id), contents_.tokens_of(position), contents_.block_size * sizeof(int32_t)) !=
-      0)
-    return false;
-  const uint64_t num_spans = node.extra == nullptr ? 0 : node.extra->count;
-  return num_spans == wanted.num_spans &&
-         (num_spans == 0 || std::memcmp(node.extra->spans(), contents_.spans.data() + wanted.first_span,
-                                        num_spans * sizeof(ExtraSpan)) == 0);
+  return contents_.has_content(position, tree.tokens(id), ExtraSpans(node.extra));
 }
 
 // The positions up to this one that were not looked at in this turn, last first.

@@ -216,6 +216,13 @@ kvc_status Cross::check(size_t index, const Request& request) const {
   return KVC_OK;
 }
 
+kvc_status Cross::check_position(NodeId id, uint32_t resident) const {
+  KVC_CHECK((resident & ~shape_.token_groups()) == 0 ||
+                ((resident & shape_.token_groups()) == 0 && blocks_.tree().tokens(id)[0] == kCrossToken),
+            "node %d: blocks of encoders and of others, %x", raw(id), resident);
+  return KVC_OK;
+}
+
 void Cross::digest_tables(const Request& request, DigestHash* out) const {
   if (request.cross_tokens == 0) return;
   out->add(request.cross_tokens | uint64_t{request.cross_shared} << 32 |

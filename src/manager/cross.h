@@ -58,6 +58,7 @@ class Cross : public Feature {
   kvc_status reserve_fork(const Request& parent, Request& child);
   void forked(const Request& parent, Request& child);
   kvc_status check(size_t index, const Request& request) const;
+  kvc_status check_position(NodeId id, uint32_t resident) const;
   void digest_tables(const Request& request, DigestHash* out) const;
 
  private:

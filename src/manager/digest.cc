@@ -6,6 +6,11 @@
 namespace kvc {
 namespace {
 
+template <typename... Values>
+void add_all(DigestHash& out, Values... values) {
+  (out.add(values), ...);
+}
+
 // Content identity of a node, from that of its parent.
 uint64_t content(uint64_t parent, const Node& node, const int32_t* tokens, uint32_t block_size) {
   DigestHash hash;
@@ -25,13 +30,11 @@ void add_namespace(const StateReader& state, NamespaceId ns, DigestHash& out) {
     out.add(content(state.tree().stale(node), node, state.tree().tokens(id), state.shape.block_size));
     for (size_t g = 0; g < state.shape.num_groups; ++g) {
       uint64_t count = 0;
-      const auto add_copy = [&](BlockId copy) { out.add(static_cast<uint64_t>(raw(copy))), ++count; };
-      if (const BlockId first = state.tree().block_of(id, g); is_block(first))
-        state.each_copy(first, add_copy);
+      state.each_copy(state.tree().block_of(id, g),
+                      [&](BlockId copy) { out.add(static_cast<uint64_t>(raw(copy))), ++count; });
       out.add(count);
     }
-    if (state.tree().notes().uses().on()) out.add(state.tree().notes().uses().of(id));
-    if (state.tree().notes().retention().on()) out.add(state.tree().notes().retention().level(id));
+    state.tree().notes().digest(id, &out);
   });
 }
 
@@ -42,7 +45,7 @@ void add_pool(const StateReader& state, size_t p, DigestHash& out) {
       if (list == List::kFenced) out.add(block.fence);
     });
   }
-  for (uint32_t list = 0; state.pool().shelves().on() && list < state.pool().shelves().num_lists(); ++list) {
+  for (uint32_t list = 0; list < state.pool().shelves().num_divided(); ++list) {
     out.add(list);
     state.each_from(state.pool().lru_head(p, list),
                     [&](BlockId id, const Block&) { out.add(state.pool().shelves().age(id)); });
@@ -50,9 +53,7 @@ void add_pool(const StateReader& state, size_t p, DigestHash& out) {
   const Zeroing& zeroing = state.blocks.zeroing();
   const Quotas& quotas = state.blocks.quotas();
   for (uint32_t cls = 0; cls < quotas.num_classes(); ++cls) {
-    out.add(quotas.tenant(cls).ns);
-    out.add(quotas.share(cls, p).min);
-    out.add(quotas.share(cls, p).max);
+    add_all(out, quotas.tenant(cls).ns, quotas.share(cls, p).min, quotas.share(cls, p).max);
   }
   state.each_block(p, [&](BlockId id, const Block& block) {
     if (quotas.on() && block.list != List::kFree) out.add(quotas.class_of(id));
@@ -74,15 +75,10 @@ void add_pool(const StateReader& state, size_t p, DigestHash& out) {
 void add_request(const StateReader& state, const Request& request, DigestHash& out) {
   out.add(request.ns);
   out.add(request.epoch == state.namespaces().epoch(request.ns));
-  for (const uint64_t value :
-       {uint64_t{request.known}, uint64_t{request.capacity}, uint64_t{request.committed},
-        uint64_t{request.published}, uint64_t{request.flags}, uint64_t{request.prompt_len},
-        uint64_t{request.own_from}, uint64_t{request.slots}, uint64_t{request.external_tokens},
-        uint64_t{request.max_cached_tokens}, uint64_t{request.lookahead}, uint64_t{request.drop_tail_blocks},
-        request.user_data, uint64_t{request.admitted}, uint64_t{request.next_full != UINT32_MAX},
-        uint64_t{request.readmission}}) {
-    out.add(value);
-  }
+  add_all(out, request.known, request.capacity, request.committed, request.published, request.flags,
+          request.prompt_len, request.own_from, request.slots, request.external_tokens,
+          request.max_cached_tokens, request.lookahead, request.drop_tail_blocks, request.user_data,
+          request.admitted, request.next_full != UINT32_MAX, request.readmission);
   const Features& features = state.requests.features();
   features.each([&](const auto& feature) { feature.digest_record(request, &out); });
   if (request.junction != 0) out.add(request.junction);
@@ -145,7 +141,7 @@ uint64_t StateReader::digest() const {
   const CopyList& copies = requests.copies().list();
   for (size_t i = 0; i < copies.count; ++i) out.add_bytes(&copies.out[i], sizeof copies.out[i]);
   out.add(steps.assigned() - blocks.retired());
-  if (blocks.caches() != shape.caches()) out.add(1);  // switched off
+  if (blocks.is_cache_off()) out.add(1);
   return out.value();
 }
 

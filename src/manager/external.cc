@@ -31,10 +31,8 @@ kvc_status ExternalBlocks::acquire_prefix(LookupScratch& scratch, GroupIndex gro
                                           size_t capacity, size_t* count) {
   KVC_TRY(check_token_group(group));
   Prompt prompt;
-  KVC_TRY(scratch.look(&prompt));
-  const size_t limit = blocks_.caches() ? scratch.num_blocks() : 0;
-  const size_t length =
-      matcher_.match(prompt, limit, 1u << group, 0, scratch.path(), scratch.residents(), nullptr);
+  size_t length;
+  KVC_TRY(scratch.match(blocks_.caches() ? SIZE_MAX : 0, 1u << group, &prompt, &length));
   if (length > capacity) {
     *count = length;
     return fail(KVC_ERROR_BUFFER_TOO_SMALL, "the prefix has %zu blocks, the array room for %zu", length,

@@ -24,7 +24,7 @@ class Feature : public RequestPart {
 
   // A record is taken, gets its options, and is given back.
   void created(const Request&) {}
-  void configured(const Request&, const kvc_request_config&) {}
+  void configured(Request&, const kvc_request_config&) {}
   void discarded(const Request&) {}
 
   // ---- admission: match, plan, reserve; then what cannot fail: hold, begin
@@ -88,6 +88,7 @@ class Feature : public RequestPart {
   // Tokens up to which it may have published more than is committed.
   void publish_ahead(const Request&, uint32_t* /*tokens*/) const {}
   kvc_status check(size_t /*index*/, const Request&) const { return KVC_OK; }
+  kvc_status check_position(NodeId, uint32_t /*resident*/) const { return KVC_OK; }
   // What decides future answers: of a request's record, of its tables, beside it; of no request.
   void digest_record(const Request&, DigestHash*) const {}
   void digest_tables(const Request&, DigestHash*) const {}

@@ -15,6 +15,9 @@ class Headroom : public Feature {
   uint64_t expected_tokens(uint32_t headroom, uint64_t generated) const;
   bool intact() const { return lengths_.intact(); }
 
+  void configured(Request& request, const kvc_request_config& config) {
+    request.set_headroom(config.headroom);
+  }
   void widen(const Request& request, const Admissions& admissions, AdmissionPlan* plan) const;
   void ended(const Request& request, bool over) {
     if (over && request.readmission) lengths_.add(request.known - request.prompt_len);

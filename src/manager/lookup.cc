@@ -121,4 +121,11 @@ kvc_status LookupScratch::look(Prompt* prompt) const {
   return KVC_OK;
 }
 
+kvc_status LookupScratch::match(size_t limit, uint32_t groups, Prompt* prompt, size_t* length) {
+  KVC_TRY(look(prompt));
+  limit = std::min(limit, num_blocks_);
+  *length = matcher_.match(*prompt, limit, groups, 0, path_.data, residents_.data, nullptr);
+  return KVC_OK;
+}
+
 }  // namespace kvc

@@ -69,6 +69,8 @@ class LookupScratch {
   KeyList keys() const { return keys_.list(); }
   // Under the lock: the prompt in the current epoch. NOT_FOUND if the namespace was closed meanwhile.
   kvc_status look(Prompt* prompt) const;
+  // The same, and how many of its positions within `limit` blocks serve a hit in all these groups: in path().
+  kvc_status match(size_t limit, uint32_t groups, Prompt* prompt, size_t* length);
   NodeId* path() { return path_.data; }
   uint32_t* residents() { return residents_.data; }
   uint32_t* idle() { return idle_.data; }

@@ -86,6 +86,7 @@ kvc_status Manager::build() {
   const uint64_t reserve = usual < (64u << 10) ? 64u << 10 : usual;
   // Of the room of pools that may grow, the part that they have.
   const double used = static_cast<double>(shape_.num_blocks) / static_cast<double>(shape_.num_ids);
+  requests_.curves().take_from(memory_);
   memory_.touch_first(static_cast<size_t>(used * static_cast<double>(kTouchedAtCreation)));
   if (!events_.create(memory_, env_, shape_.event_capacity) ||
       !blocks_.create(memory_, env_, id_tag_, secret) || !requests_.create(memory_, id_tag_) ||
@@ -100,40 +101,48 @@ kvc_status Manager::build() {
   return KVC_OK;
 }
 
+kvc_status Manager::close_namespace(uint64_t id) {
+  const Guard lock(monitor_);
+  KVC_TRY(blocks_.namespace_blocks().close_namespace(id));
+  if (!blocks_.namespaces().is_open(id)) requests_.curves().drop(handle_index(id));
+  return KVC_OK;
+}
+
 kvc_status Manager::reset_namespace(uint64_t namespace_id) {
-  return change([&](const ManagerParts&) -> kvc_status {
-    NamespaceId ns{};
-    KVC_TRY(blocks_.namespace_blocks().reset_namespace(namespace_id, &ns));
-    prompts_.drop_stale();
-    requests_.curves().forget(ns);
-    return KVC_OK;
-  });
+  const Guard lock(monitor_);
+  NamespaceId ns{};
+  KVC_TRY(blocks_.namespace_blocks().reset_namespace(namespace_id, &ns));
+  prompts_.drop_stale();
+  requests_.curves().forget(ns);
+  return KVC_OK;
 }
 
 kvc_status Manager::reset_all() {
-  return change([&](const ManagerParts&) -> kvc_status {
-    KVC_TRY(blocks_.namespace_blocks().reset_all());
-    prompts_.drop_stale();
-    requests_.curves().forget(Curves::kAll);
-    return KVC_OK;
-  });
+  const Guard lock(monitor_);
+  KVC_TRY(blocks_.namespace_blocks().reset_all());
+  prompts_.drop_stale();
+  requests_.curves().forget(Curves::kAll);
+  return KVC_OK;
+}
+
+kvc_status Manager::check_caches() const {
+  if (shape_.caches()) return KVC_OK;
+  return fail(KVC_ERROR_UNSUPPORTED, "the manager was created with KVC_MANAGER_NO_PREFIX_CACHE");
 }
 
 kvc_status Manager::set_prefix_caching(bool on) {
-  if (on && !shape_.caches())
-    return fail(KVC_ERROR_UNSUPPORTED, "the manager was created with KVC_MANAGER_NO_PREFIX_CACHE");
-  return change([&](const ManagerParts&) {
-    if (!on) requests_.publications().stop_all();
-    return blocks_.set_caches(on), KVC_OK;
-  });
+  if (on) KVC_TRY(check_caches());
+  const Guard lock(monitor_);
+  if (!on) requests_.publications().stop_all();
+  blocks_.set_caches(on);
+  return KVC_OK;
 }
 
 kvc_status Manager::set_quota(uint64_t namespace_id, PoolIndex pool, uint64_t min, uint64_t max) {
-  return change([&](const ManagerParts&) -> kvc_status {
-    NamespaceId ns{};
-    KVC_TRY(blocks_.namespace_blocks().find_share(namespace_id, &ns));
-    return blocks_.shares().set_quota(ns, pool, min, max, requests_.admissions().num_admitted_of(ns));
-  });
+  const Guard lock(monitor_);
+  NamespaceId ns{};
+  KVC_TRY(blocks_.namespace_blocks().find_share(namespace_id, &ns));
+  return blocks_.shares().set_quota(ns, pool, min, max, requests_.admissions().num_admitted_of(ns));
 }
 
 const char* Manager::take_warning() {
@@ -153,7 +162,7 @@ kvc_status Manager::allocate_from_prompt(const char* name, const int32_t* tokens
   if (num_tokens != 0) {
     std::memcpy(text.tokens.data + (text.span.num_tokens - num_tokens), tokens, num_tokens * sizeof(int32_t));
   }
-  const kvc_status status = create_request(text.span, config, true, id, num_cached);
+  const kvc_status status = scheduler_view().create(text.span, config, true, id, num_cached);
   const std::lock_guard lock(monitor_.mutex());
   prompts_.give_back(&text);
   if (status != KVC_OK) return status;
@@ -194,7 +203,7 @@ kvc_status Manager::admit_batch(const uint64_t* ids, size_t count, uint64_t* cac
                    ull(shape_.max_requests));
   FirstError failure;
   const Guard lock(monitor_);
-  const SchedulerView scheduler = view();
+  const SchedulerView scheduler = scheduler_view();
   Batch batch(requests_.admissions());
   kvc_status first = KVC_OK;
   uint64_t refused = 0;  // shares that one of them had no space in
@@ -224,9 +233,6 @@ kvc_status Manager::admit_batch(const uint64_t* ids, size_t count, uint64_t* cac
 
 kvc_status Manager::fail_step(uint64_t step_id, uint64_t* ids, size_t capacity, size_t* count) {
   const Guard lock(monitor_);
-  if (!shape_.has_fills()) {
-    return fail(KVC_ERROR_UNSUPPORTED, "the manager follows no fills; create it with KVC_MANAGER_FILLS");
-  }
   if (step_id <= blocks_.retired() || step_id > stepper_.assigned()) {
     return invalid("step %llu is not in flight; those after %llu up to %llu are", ull(step_id),
                    ull(blocks_.retired()), ull(stepper_.assigned()));
@@ -313,16 +319,19 @@ kvc_status Manager::check_idle() const {
               ull(held), ull(pinned));
 }
 
+// Whether all groups can be rebuilt.
+static kvc_status check_full(const Shape& shape) {
+  const char* const other = shape.window_groups != 0 ? "has a window"
+                            : shape.has_cross()      ? "holds encoders"
+                                                     : nullptr;
+  if (other == nullptr) return KVC_OK;
+  return fail(KVC_ERROR_UNSUPPORTED,
+              "a group %s; only groups with full attention can be rebuilt: create a new manager", other);
+}
+
 kvc_status Manager::take_over(Manager& old, kvc_rebuild* out) {
-  if (old.shape_.window_groups != 0 || shape_.window_groups != 0) {
-    return fail(KVC_ERROR_UNSUPPORTED,
-                "a group has a window; only groups with full attention can be rebuilt: create a new manager");
-  }
-  if (old.shape_.has_cross() || shape_.has_cross()) {
-    return fail(
-        KVC_ERROR_UNSUPPORTED,
-        "a group holds encoders; only groups with full attention can be rebuilt: create a new manager");
-  }
+  KVC_TRY(check_full(old.shape_));
+  KVC_TRY(check_full(shape_));
   if (old.shape_.num_groups != shape_.num_groups || old.shape_.num_pools != shape_.num_pools) {
     return invalid("config has %u groups in %u pools, the old manager %u in %u; they must be equal",
                    shape_.num_groups, shape_.num_pools, old.shape_.num_groups, old.shape_.num_pools);
@@ -335,23 +344,21 @@ kvc_status Manager::take_over(Manager& old, kvc_rebuild* out) {
   const std::lock_guard lock(old.monitor_.mutex());
   KVC_TRY(old.check_idle());
   const Guard own(monitor_);  // of this manager nobody knows yet
-  Rebuild rebuild({old.shape_, old.blocks_}, shape_, blocks_, matcher_, hash_, memory_, arena_);
-  return rebuild.run(out);
+  return Rebuild(old, *this).run(out);
 }
 
 kvc_status Manager::take_pending(kvc_pending_work* work) {
-  return change([&](const ManagerParts&) -> kvc_status {
-    work->num_copies = requests_.copies().list().count;
-    work->num_zero_blocks = blocks_.zeroing().count();
-    if (work->num_copies > work->copy_capacity || work->num_zero_blocks > work->zero_capacity) {
-      return fail(KVC_ERROR_BUFFER_TOO_SMALL,
-                  "%zu copies and %zu blocks to clear are pending; the arrays have room for %zu and %zu",
-                  work->num_copies, work->num_zero_blocks, work->copy_capacity, work->zero_capacity);
-    }
-    requests_.copies().take(work->copies);
-    blocks_.take_zero_blocks(work->zero_blocks);
-    return KVC_OK;
-  });
+  const Guard lock(monitor_);
+  work->num_copies = requests_.copies().list().count;
+  work->num_zero_blocks = blocks_.zeroing().count();
+  if (work->num_copies > work->copy_capacity || work->num_zero_blocks > work->zero_capacity) {
+    return fail(KVC_ERROR_BUFFER_TOO_SMALL,
+                "%zu copies and %zu blocks to clear are pending; the arrays have room for %zu and %zu",
+                work->num_copies, work->num_zero_blocks, work->copy_capacity, work->zero_capacity);
+  }
+  requests_.copies().take(work->copies);
+  blocks_.take_zero_blocks(work->zero_blocks);
+  return KVC_OK;
 }
 
 kvc_status Manager::probe_request(uint64_t id, kvc_probe_info* info) {

@@ -17,12 +17,9 @@
 #include <functional>
 
 #include "manager/external.h"
-#include "manager/offload_view.h"
 #include "manager/state_reader.h"
 #include "observe/event_ring.h"
 
-struct kvc_curve_config;
-struct kvc_curve_info;
 struct kvc_event_batch;
 struct kvc_probe_info;
 struct kvc_rebuild;
@@ -74,8 +71,7 @@ class Manager {
   template <typename Function, typename... Arguments>
   auto read(Function function, Arguments... arguments) {
     const std::lock_guard lock(monitor_.mutex());
-    const StateReader state{shape_, blocks_, requests_, rows_, pins_.table(), prompts_, stepper_, counters_};
-    return std::invoke(function, state, arguments...);
+    return std::invoke(function, state(), arguments...);
   }
   // A warning that waits to be delivered by the caller once the lock is free; nullptr if there is none.
   const char* take_warning();
@@ -88,32 +84,24 @@ class Manager {
   kvc_status set_prefix_caching(bool on);
 
   kvc_status set_quota(uint64_t namespace_id, PoolIndex pool, uint64_t min, uint64_t max);
-  // Miss-ratio curves: sizing.cc. Of a namespace; 0 = all together.
-  kvc_status open_curve(uint64_t namespace_id, const kvc_curve_config& config);
-  kvc_status close_curve(uint64_t namespace_id);
-  kvc_status read_curve(uint64_t namespace_id, const uint64_t* sizes, size_t num_sizes, double* rates);
-  kvc_status curve_info(uint64_t namespace_id, kvc_curve_info* info);
+  // The miss-ratio curve of a namespace, or of all together: call(curves, ns).
+  template <typename Call>
+  kvc_status change_curve(uint64_t namespace_id, Call&& call) {
+    const Guard lock(monitor_);
+    return on_curve(namespace_id, call);
+  }
+  template <typename Call>
+  kvc_status read_curve(uint64_t namespace_id, Call&& call) {
+    const std::lock_guard lock(monitor_.mutex());
+    return on_curve(namespace_id, call);
+  }
 
-  // Requests. `config` is complete; admit: whether to admit at once, if the table cannot outgrow
-  // max_positions.
-  kvc_status create_request(const TokenSpan& prompt, const kvc_request_config& config, bool admit,
-                            uint64_t* id, uint64_t* num_cached, size_t max_positions = SIZE_MAX) {
-    return view().create(prompt, config, admit, id, num_cached, max_positions);
-  }
-  kvc_status admit_request(uint64_t id, uint64_t* num_cached, size_t max_positions = SIZE_MAX) {
-    return view().admit(id, num_cached, max_positions);
-  }
+  // Creates and admits requests.
+  SchedulerView scheduler_view() { return SchedulerView(monitor_, blocks_, requests_); }
   // All or none; `cached` and `statuses` may be nullptr. The status of the first that is refused.
   kvc_status admit_batch(const uint64_t* ids, size_t count, uint64_t* cached, kvc_status* statuses);
   kvc_status append_tokens(uint64_t id, const int32_t* tokens, size_t num_tokens);
   kvc_status commit_tokens(uint64_t id, uint64_t num_committed);
-  kvc_status commit_ahead(uint64_t id, uint64_t num_committed, uint64_t num_computed) {
-    return change(id, true, [&](Requests& requests, Request& request) {
-      const kvc_status status = requests.commit(request, num_committed, num_computed);
-      requests.open_lane(request);
-      return status;
-    });
-  }
 
   kvc_status step(StepPlan& plan) { return stepper_.step(plan); }
   kvc_status fail_step(uint64_t step_id, uint64_t* ids, size_t capacity, size_t* count);
@@ -149,9 +137,6 @@ class Manager {
   kvc_status position_digests(const TokenSpan& tokens, Digest256* out, size_t capacity, size_t* count);
   kvc_status poll_events(uint64_t* cursor, kvc_event_batch* batch);
   kvc_status list_prefixes(uint64_t* cursor, uint64_t* event_cursor, kvc_event_batch* batch);
-  OffloadView offload_view() {
-    return OffloadView(monitor_.mutex(), shape_, blocks_, matcher_, requests_, events_);
-  }
 
   kvc_status check() { return read(&StateReader::check, env_); }
   uint64_t digest() { return read(&StateReader::digest); }
@@ -169,17 +154,28 @@ class Manager {
  private:
   ManagerParts parts() { return {blocks_, requests_, stepper_, pins_, prompts_, external_}; }
   friend class ContentsHolder;
+  friend class OffloadView;
+  friend class Rebuild;
   friend class Restore;
   uint64_t end_of_list() const { return blocks_.tree().places().size() * shape_.num_groups; }
   uint64_t list_slice(uint64_t at, EventWriter& out, Identities::Work* work);
   Manager(const Shape& shape, const Env& env);
+  StateReader state() const {
+    return {shape_, blocks_, requests_, rows_, pins_.table(), prompts_, stepper_, counters_};
+  }
   kvc_status check_quiet(kvc_status in_flight = KVC_ERROR_BUSY) const;
   kvc_status check_size(PoolIndex pool, uint64_t size) const;
   kvc_status check_idle() const;
+  kvc_status check_caches() const;
   kvc_status build();
   uint32_t last_generation();
-  kvc_status find_curve(uint64_t namespace_id, NamespaceId* ns) const;
-  SchedulerView view() { return SchedulerView(monitor_, blocks_, requests_); }
+  template <typename Call>
+  kvc_status on_curve(uint64_t namespace_id, Call& call) {
+    NamespaceId ns = Curves::kAll;
+    if (namespace_id != KVC_ALL_NAMESPACES)
+      KVC_TRY(blocks_.namespace_blocks().find_namespace(namespace_id, &ns));
+    return call(requests_.curves(), ns);
+  }
 
   const Shape shape_;
   const Env env_;

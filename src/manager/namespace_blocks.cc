@@ -70,7 +70,7 @@ kvc_status NamespaceBlocks::reset_all() {
   s_.quotas.forget_all();
   ++s_.counters.epoch;
   lineages_.end();
-  announce_all_cleared();
+  if (s_.events.enabled()) s_.events.add(KVC_EVENT_ALL_CLEARED, s_.namespaces.epoch(0), kNoNode, 0, kNoBlock);
   return KVC_OK;
 }
 
@@ -86,10 +86,6 @@ void NamespaceBlocks::forget(NamespaceId ns) {
 void NamespaceBlocks::announce_cleared(NamespaceId ns) {
   if (s_.events.enabled())
     s_.events.add(KVC_EVENT_NAMESPACE_CLEARED, s_.namespaces.epoch(ns), root_of(ns), 0, kNoBlock);
-}
-
-void NamespaceBlocks::announce_all_cleared() {
-  if (s_.events.enabled()) s_.events.add(KVC_EVENT_ALL_CLEARED, s_.namespaces.epoch(0), kNoNode, 0, kNoBlock);
 }
 
 kvc_status NamespaceBlocks::find_share(uint64_t namespace_id, NamespaceId* ns) const {

@@ -37,7 +37,6 @@ class NamespaceBlocks {
   void forget(NamespaceId ns);
   kvc_status check_resets() const;
   void announce_cleared(NamespaceId ns);
-  void announce_all_cleared();
 
   BlockState& s_;
   Shares& shares_;

@@ -5,23 +5,29 @@
 
 #include <algorithm>
 
+#include "manager/manager.h"
+
 namespace kvc {
+
+OffloadView::OffloadView(Manager& manager)
+    : mutex_(manager.mutex_),
+      shape_(manager.shape_),
+      blocks_(manager.blocks_),
+      matcher_(manager.matcher_),
+      requests_(manager.requests_),
+      events_(manager.events_) {}
 
 uint64_t OffloadView::next_event() const {
   const std::lock_guard lock(mutex_);
   return events_.next_sequence();
 }
 
-size_t OffloadView::add(NodeId node, GroupIndex group, BlockId block, StoredBlock* out) const {
-  *out = {blocks_.identities().serial(node), node, block, group};
-  return 1;
-}
-
-bool OffloadView::matches(const StoredBlock& block) const {
-  return blocks_.pool().exists(raw(block.block)) && blocks_.pool().read(block.block).node == block.node &&
-         blocks_.pool().read(block.block).group == block.group && blocks_.tree().alive(block.node) &&
-         blocks_.identities().serial(block.node) == block.serial &&
-         !blocks_.tree().stale(blocks_.tree()[block.node]);
+// What a position has in the groups of tokens.
+void OffloadView::add_position(NodeId node, StoredBlock* out, size_t capacity, size_t* count) const {
+  for (uint32_t g = 0; g < shape_.num_token_groups && *count < capacity; ++g) {
+    const BlockId block = blocks_.tree().block_of(node, g);
+    if (is_block(block)) out[(*count)++] = stored(node, g, block);
+  }
 }
 
 size_t OffloadView::read_published(uint64_t* cursor, StoredBlock* out, size_t capacity,
@@ -37,7 +43,7 @@ size_t OffloadView::read_published(uint64_t* cursor, StoredBlock* out, size_t ca
     const EventRecord& record = events_[*cursor];
     if (record.kind != KVC_EVENT_STORED || !is_block(record.block) || !blocks_.tree().alive(record.position))
       continue;
-    count += add(record.position, record.group, record.block, out + count);
+    out[count++] = stored(record.position, record.group, record.block);
   }
   return count;
 }
@@ -51,7 +57,7 @@ size_t OffloadView::read_cold(size_t p, size_t most, StoredBlock* out, size_t ca
     for (size_t i = 0; i < most && count < capacity && !pool.at_end(id); ++i, id = pool[id].next) {
       const NodeId node = pool[id].node;
       if (is_node(node) && !blocks_.tree().stale(blocks_.tree()[node]))
-        count += add(node, pool[id].group, id, out + count);
+        out[count++] = stored(node, pool[id].group, id);
     }
   }
   return count;
@@ -62,12 +68,8 @@ size_t OffloadView::read_request(uint64_t id, StoredBlock* out, size_t capacity)
   const Request* request = requests_.peek(id);
   if (request == nullptr || !request->admitted) return 0;
   size_t count = 0;
-  for (NodeId node = request->cursor; is_node(node); node = blocks_.tree()[node].parent) {
-    for (uint32_t g = 0; g < shape_.num_token_groups && count < capacity; ++g) {
-      const BlockId block = blocks_.tree().block_of(node, g);
-      if (is_block(block)) count += add(node, g, block, out + count);
-    }
-  }
+  for (NodeId node = request->cursor; is_node(node); node = blocks_.tree()[node].parent)
+    add_position(node, out, capacity, &count);
   return count;
 }
 
@@ -77,19 +79,10 @@ kvc_status OffloadView::read_hit(const TokenSpan& span, size_t limit, StoredBloc
   KVC_TRY(scratch.status());
   const std::lock_guard lock(mutex_);
   kvc::Prompt prompt;
-  KVC_TRY(scratch.look(&prompt));
-  limit = std::min(limit, scratch.num_blocks());
-  *length =
-      matcher_.match(prompt, limit, shape_.token_groups(), 0, scratch.path(), scratch.residents(), nullptr);
+  KVC_TRY(scratch.match(limit, shape_.token_groups(), &prompt, length));
   *count = 0;
-  if (*length != 0) add(scratch.path()[*length - 1], 0, kNoBlock, last);
-  for (size_t j = 0; j < *length; ++j) {
-    const NodeId node = scratch.path()[j];
-    for (uint32_t g = 0; g < shape_.num_token_groups && *count < capacity; ++g) {
-      const BlockId block = blocks_.tree().block_of(node, g);
-      if (is_block(block)) *count += add(node, g, block, out + *count);
-    }
-  }
+  if (*length != 0) *last = stored(scratch.path()[*length - 1], 0, kNoBlock);
+  for (size_t j = 0; j < *length; ++j) add_position(scratch.path()[j], out, capacity, count);
   return KVC_OK;
 }
 
@@ -115,9 +108,15 @@ void OffloadView::name(StoredBlock* blocks, size_t count, Digest256* digests) co
   }
 }
 
-OffloadView::Content OffloadView::content(const StoredBlock& block) const {
-  if (!matches(block)) return Content::kGone;
-  return blocks_.pool().is_filling(block.block) ? Content::kLater : Content::kThere;
+OffloadView::Content OffloadView::content(const StoredBlock& stored) const {
+  if (!blocks_.pool().exists(raw(stored.block))) return Content::kGone;
+  const Block block = blocks_.pool().read(stored.block);
+  const bool there = block.node == stored.node && block.group == stored.group &&
+                     blocks_.tree().alive(stored.node) &&
+                     blocks_.identities().serial(stored.node) == stored.serial &&
+                     !blocks_.tree().stale(blocks_.tree()[stored.node]);
+  if (!there) return Content::kGone;
+  return block.content == kvc::Content::kFilling ? Content::kLater : Content::kThere;
 }
 
 OffloadView::Moment OffloadView::check(const StoredBlock* blocks, size_t count, Content* out) const {

@@ -7,6 +7,8 @@
 
 namespace kvc {
 
+class Manager;
+
 // A block that was published at a position. A serial names the position for ever; the rest may be out of
 // date.
 struct StoredBlock {
@@ -18,14 +20,7 @@ struct StoredBlock {
 
 class OffloadView {
  public:
-  OffloadView(std::mutex& mutex, const Shape& shape, Blocks& blocks, Matcher& matcher, Requests& requests,
-              const EventRing& events)
-      : mutex_(mutex),
-        shape_(shape),
-        blocks_(blocks),
-        matcher_(matcher),
-        requests_(requests),
-        events_(events) {}
+  explicit OffloadView(Manager& manager);
 
   const Shape& shape() const { return shape_; }
   uint64_t next_event() const;
@@ -68,9 +63,11 @@ class OffloadView {
   bool is_epoch(uint64_t namespace_id, uint64_t epoch) const;
 
  private:
-  size_t add(NodeId node, GroupIndex group, BlockId block, StoredBlock* out) const;
-  bool matches(const StoredBlock& block) const;
-  Content content(const StoredBlock& block) const;
+  StoredBlock stored(NodeId node, GroupIndex group, BlockId block) const {
+    return {blocks_.identities().serial(node), node, block, group};
+  }
+  void add_position(NodeId node, StoredBlock* out, size_t capacity, size_t* count) const;
+  Content content(const StoredBlock& stored) const;
 
   std::mutex& mutex_;
   const Shape& shape_;

@@ -10,24 +10,16 @@ uint32_t Pins::stand_in(const NodeId* path, size_t length) const {
 }
 
 size_t Pins::first_full(const NodeId* path, size_t length) const {
-  for (size_t j = 0; j < length; ++j) {
-    for (uint32_t g = 0; g < shape_.num_token_groups; ++g) {
-      if (holds(g, j, path, length) &&
-          blocks_.pool()[blocks_.tree().block_of(path[j], g)].pins == UINT16_MAX) {
-        return j;
-      }
-    }
-  }
-  return length;
+  size_t first = length;
+  each_held(path, length, [&](uint32_t, size_t j, BlockId block) {
+    if (blocks_.pool()[block].pins == UINT16_MAX) first = std::min(first, j);
+  });
+  return first;
 }
 
 Demand Pins::demand(const NodeId* path, size_t length) const {
   Demand demand(shape_.num_pools);
-  for (uint32_t g = 0; g < shape_.num_token_groups; ++g) {
-    for (size_t j = 0; j < length; ++j) {
-      if (holds(g, j, path, length)) demand.add_hit(blocks_.pool()[blocks_.tree().block_of(path[j], g)]);
-    }
-  }
+  each_held(path, length, [&](uint32_t, size_t, BlockId block) { demand.add_hit(blocks_.pool()[block]); });
   return demand;
 }
 
@@ -45,20 +37,17 @@ kvc_status Pins::check(const NodeId* path, size_t length, NamespaceId ns) const 
 }
 
 void Pins::hold(const NodeId* path, size_t length, BlockId* blocks) {
-  for (uint32_t g = 0; g < shape_.num_token_groups; ++g) {
-    for (size_t j = 0; j < length; ++j) {
-      BlockId block = kNoBlock;
-      if (holds(g, j, path, length)) {
-        block = blocks_.tree().block_of(path[j], g);
-        blocks_.pin(block);
-      }
-      blocks[g * length + j] = block;
-    }
-  }
+  std::fill_n(blocks, shape_.num_token_groups * length, kNoBlock);
+  each_held(path, length, [&](uint32_t g, size_t j, BlockId block) {
+    blocks_.pin(block);
+    blocks[g * length + j] = block;
+  });
 }
 
+// States leave last, as those of a request do (returns.cc).
 void Pins::release(const BlockId* blocks, size_t length) {
-  for (const uint32_t kind : {shape_.window_groups, shape_.full_groups}) {
+  const uint32_t windows = shape_.windows();
+  for (const uint32_t kind : {windows, shape_.full_groups, shape_.window_groups & ~windows}) {
     for (size_t j = length; j-- > 0;) {
       for (uint32_t groups = kind; groups != 0; groups &= groups - 1) {
         const BlockId block = blocks[static_cast<size_t>(__builtin_ctz(groups)) * length + j];
@@ -70,9 +59,8 @@ void Pins::release(const BlockId* blocks, size_t length) {
 
 kvc_status Pins::pin(LookupScratch& scratch, uint64_t* id, uint64_t* num_pinned) {
   Prompt prompt;
-  KVC_TRY(scratch.look(&prompt));
-  const size_t hit = matcher_.match(prompt, scratch.num_blocks(), shape_.token_groups(), 0, scratch.path(),
-                                    scratch.residents(), nullptr);
+  size_t hit;
+  KVC_TRY(scratch.match(SIZE_MAX, shape_.token_groups(), &prompt, &hit));
   const size_t length = pinnable(scratch.path(), hit);
   if (length == 0) {
     return fail(KVC_ERROR_NOT_FOUND, "no block of these %zu tokens is cached", scratch.num_tokens());

@@ -58,6 +58,15 @@ class Pins {
     return matcher_.needs_position(group, position, length) ||
            (position + 1 == length && group == stand_in(path, length));
   }
+  // visit(group, position, block): those that a pin holds.
+  template <typename Visit>
+  void each_held(const NodeId* path, size_t length, Visit&& visit) const {
+    for (uint32_t g = 0; g < shape_.num_token_groups; ++g) {
+      for (size_t j = 0; j < length; ++j) {
+        if (holds(g, j, path, length)) visit(g, j, blocks_.tree().block_of(path[j], g));
+      }
+    }
+  }
   // Position of a block with as many pins as it can have, or `length`.
   size_t first_full(const NodeId* path, size_t length) const;
   Demand demand(const NodeId* path, size_t length) const;

@@ -51,23 +51,6 @@ bool Prompts::make_record() {
   return true;
 }
 
-// A record that is not registered; the first of the unused ones.
-bool Prompts::take_record(uint32_t* index) {
-  if (unused_ < 0 && !make_record()) return false;
-  *index = static_cast<uint32_t>(unused_);
-  return true;
-}
-
-bool Prompts::reserve(const TokenSpan& span, size_t name_size, RegisteredPrompt* prompt) {
-  return prompt->name.reserve(arena_, name_size, 0) && prompt->tokens.reserve(arena_, span.num_tokens, 0) &&
-         prompt->keys.reserve(arena_, span.num_keys, 0) &&
-         prompt->hashes.reserve(arena_, prompt->num_positions, 0) &&
-         prompt->blocks.reserve(arena_, size_t{prompt->num_positions} * shape_.num_token_groups, 0) &&
-         path_.reserve(arena_, prompt->num_positions, 0) &&
-         residents_.reserve(arena_, prompt->num_positions, 0) &&
-         spare_.reserve(arena_, size_t{prompt->num_positions} * shape_.num_token_groups, 0);
-}
-
 void Prompts::free_buffers(RegisteredPrompt& prompt) {
   prompt.name.clear(arena_);
   prompt.tokens.clear(arena_);
@@ -79,19 +62,17 @@ void Prompts::free_buffers(RegisteredPrompt& prompt) {
 kvc_status Prompts::add(const char* name, const TokenSpan& span, LookupScratch& scratch,
                         uint64_t* num_pinned) {
   Prompt content;
+  size_t hit;
   KVC_TRY(check_new(name, scratch, &content));
-  const size_t hit = matcher_.match(content, scratch.num_blocks(), shape_.token_groups(), 0, scratch.path(),
-                                    scratch.residents(), nullptr);
+  KVC_TRY(scratch.match(SIZE_MAX, shape_.token_groups(), &content, &hit));
   const size_t length = pins_.pinnable(scratch.path(), hit);
   KVC_TRY(pins_.check(scratch.path(), length, content.ns));
   RegisteredPrompt fresh = {};
-  uint32_t index;
   KVC_TRY(begin(name, span, content, scratch.num_blocks(), &fresh));
-  if (!take_record(&index)) return no_memory(fresh, span.num_tokens);
-  unused_ = records_.data[index].next;
+  if (unused_ < 0 && !make_record()) return no_memory(fresh, span.num_tokens);
   fresh.num_pinned = static_cast<uint32_t>(length);
   pins_.hold(scratch.path(), length, fresh.blocks.data);
-  enter(index, fresh);
+  enter(&unused_, fresh);
   *num_pinned = length * shape_.block_size;
   return KVC_OK;
 }
@@ -108,10 +89,7 @@ kvc_status Prompts::carry(const char* name, const TokenSpan& span, const LookupS
   }
   int32_t* link = &unused_;
   while (*link >= 0 && *link != static_cast<int32_t>(index)) link = &records_.data[*link].next;
-  if (*link < 0) link = &unused_;  // it is in use
-  const auto at = static_cast<uint32_t>(*link);
-  *link = records_.data[at].next;
-  enter(at, fresh);
+  enter(*link < 0 ? &unused_ : link, fresh);  // < 0: it is in use
   return KVC_OK;
 }
 
@@ -133,8 +111,13 @@ kvc_status Prompts::check_new(const char* name, const LookupScratch& scratch, Pr
 kvc_status Prompts::begin(const char* name, const TokenSpan& span, const Prompt& content,
                           size_t num_positions, RegisteredPrompt* fresh) {
   const size_t name_size = std::strlen(name);
+  const size_t num_blocks = num_positions * shape_.num_token_groups;
+  if (!fresh->name.reserve(arena_, name_size, 0) || !fresh->tokens.reserve(arena_, span.num_tokens, 0) ||
+      !fresh->keys.reserve(arena_, span.num_keys, 0) || !fresh->hashes.reserve(arena_, num_positions, 0) ||
+      !fresh->blocks.reserve(arena_, num_blocks, 0) || !path_.reserve(arena_, num_positions, 0) ||
+      !residents_.reserve(arena_, num_positions, 0) || !spare_.reserve(arena_, num_blocks, 0))
+    return no_memory(*fresh, span.num_tokens);
   fresh->num_positions = static_cast<uint32_t>(num_positions);
-  if (!reserve(span, name_size, fresh)) return no_memory(*fresh, span.num_tokens);
   fresh->ns = content.ns;
   fresh->epoch = content.epoch;
   fresh->num_tokens = static_cast<uint32_t>(span.num_tokens);
@@ -153,13 +136,16 @@ kvc_status Prompts::no_memory(RegisteredPrompt& fresh, size_t num_tokens) {
   return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory to register a prompt of %zu tokens", num_tokens);
 }
 
-void Prompts::enter(uint32_t index, RegisteredPrompt& fresh) {
+// In the unused record that a link leads to.
+void Prompts::enter(int32_t* link, RegisteredPrompt& fresh) {
+  const int32_t index = *link;
   RegisteredPrompt& prompt = records_.data[index];
+  *link = prompt.next;
   fresh.generation = prompt.generation + 1;
   fresh.registered = true;
   int32_t& first = buckets_.data[fresh.name_hash & (num_buckets_ - 1)];
   fresh.next = first;
-  first = static_cast<int32_t>(index);
+  first = index;
   prompt = fresh;
   ++count_;
   blocks_.namespace_blocks().add_user(fresh.ns);
@@ -192,19 +178,16 @@ kvc_status Prompts::remove(const char* name) {
 }
 
 void Prompts::follow_moves(PoolIndex pool) {
-  for (size_t i = 0; count_ != 0 && i < used_; ++i) {
-    const RegisteredPrompt& prompt = records_.data[i];
-    if (prompt.registered)
-      blocks_.compactor().follow_moves(pool, prompt.blocks.data,
-                                       size_t{prompt.num_pinned} * shape_.num_token_groups);
-  }
+  each([&](size_t, const RegisteredPrompt& prompt) {
+    blocks_.compactor().follow_moves(pool, prompt.blocks.data,
+                                     size_t{prompt.num_pinned} * shape_.num_token_groups);
+  });
 }
 
 void Prompts::drop_stale() {
-  for (size_t i = 0; count_ != 0 && i < used_; ++i) {
-    RegisteredPrompt& prompt = records_.data[i];
-    if (prompt.registered && prompt.epoch != blocks_.namespaces().epoch(prompt.ns)) give_up(prompt);
-  }
+  each([&](size_t i, const RegisteredPrompt& prompt) {
+    if (prompt.epoch != blocks_.namespaces().epoch(prompt.ns)) give_up(records_.data[i]);
+  });
 }
 
 kvc_status Prompts::copy(const char* name, size_t num_more, Text* text) {

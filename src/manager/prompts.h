@@ -105,13 +105,11 @@ class Prompts {
   }
   int32_t find(const char* name) const;
   bool make_record();
-  bool take_record(uint32_t* index);
   kvc_status check_new(const char* name, const LookupScratch& scratch, Prompt* content) const;
   kvc_status begin(const char* name, const TokenSpan& span, const Prompt& content, size_t num_positions,
                    RegisteredPrompt* fresh);
   kvc_status no_memory(RegisteredPrompt& fresh, size_t num_tokens);
-  void enter(uint32_t index, RegisteredPrompt& fresh);
-  bool reserve(const TokenSpan& span, size_t name_size, RegisteredPrompt* prompt);
+  void enter(int32_t* link, RegisteredPrompt& fresh);
   void free_buffers(RegisteredPrompt& prompt);
   void give_up(RegisteredPrompt& prompt);
   [[gnu::noinline]] void keep_prompt_of(uint32_t request);

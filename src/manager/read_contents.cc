@@ -13,6 +13,7 @@
 // read twice is made one in the end.
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
@@ -34,14 +35,12 @@ class ContentsReader {
   void read(bool requests) {
     out_.block_size = state_.shape.block_size;
     out_.num_groups = state_.shape.num_groups;
-    out_.policy = state_.shape.policy_number;
-    out_.policy_weight = state_.shape.policy_weight;
-    out_.has_levels = state_.shape.has_hints();
+    out_.lists = state_.shape.list_kinds();
     position_of_.resize(state_.tree().places().size(), -1);
-    entry_of_block_.resize(state_.shape.num_ids + 1, -1);
+    entry_of_block_.resize(state_.shape.num_ids + 1, kNone);
     prompt_pins_.resize(entry_of_block_.size(), 0);
     first_unopened_.resize(state_.shape.num_pools, UINT64_MAX);
-    if (state_.shape.reuses_heads()) moved_here_.resize(4096);
+    moved_here_.resize(4096);
     order_.reserve(entry_of_block_.size());
     hold_.begin();
     changes_ = hold_.changes();
@@ -49,7 +48,7 @@ class ContentsReader {
     read_namespaces();
     read_quotas();
     read_prompts();
-    for (size_t i = 0; state_.shape.caches() && i < out_.namespaces.size(); ++i) read_positions(i);
+    for (size_t i = 0; i < out_.namespaces.size(); ++i) read_positions(i);
     for (size_t p = 0; p < state_.shape.num_pools; ++p) read_pool(p);
     if (requests) read_requests();
     out_.mixed = out_.lineage != state_.blocks.lineages().current();
@@ -58,19 +57,18 @@ class ContentsReader {
 
   // Without the lock.
   void finish() {
-    if (state_.shape.reuses_heads() && hold_.changes() != changes_) merge_twins();
+    if (any_moved_) merge_twins();
     put_in_order();
-    for (const int32_t i : order_) {
-      const Contents::Cached& one = found_[static_cast<size_t>(i)];
-      if (one.block < 0) continue;  // another one stands for its position
-      out_.pools[state_.shape.groups[one.group].pool].blocks.push_back(one);
+    for (const uint32_t i : order_) {
+      if (found_[i].block >= 0)
+        pool_of(found_[i]).blocks.push_back(found_[i]);  // else another one stands for it
     }
     std::vector<Contents::Cached> used;
     bool all_free = hold_.changes() == changes_;
-    for (size_t i = 0; i < found_.size(); ++i) {
-      if (is_listed_[i] != 0 || found_[i].block < 0) continue;
-      all_free = all_free && kept_by_prompts_[i] != 0;
-      used.push_back(found_[i]);
+    for (const Found& one : found_) {
+      if (one.is_listed || one.block < 0) continue;
+      all_free = all_free && one.kept_by_prompts;
+      used.push_back(one);
     }
     std::stable_sort(used.begin(), used.end(), [&](const Contents::Cached& a, const Contents::Cached& b) {
       const uint32_t x = out_.positions[a.position].depth, y = out_.positions[b.position].depth;
@@ -79,7 +77,7 @@ class ContentsReader {
     for (Contents::Cached& one : used) {
       one.in_use = 1, one.shelf = 0, one.age = 0;
       one.level = out_.positions[one.position].level;
-      out_.pools[state_.shape.groups[one.group].pool].blocks.push_back(one);
+      pool_of(one).blocks.push_back(one);
     }
     for (size_t p = 0; p < out_.pools.size(); ++p) {
       Contents::Pool& pool = out_.pools[p];
@@ -91,6 +89,19 @@ class ContentsReader {
   }
 
  private:
+  static constexpr uint32_t kNone = UINT32_MAX;
+  struct Found : Contents::Cached {
+    bool kept_by_prompts;  // alone
+    bool is_listed = false;
+  };
+
+  Contents::Pool& pool_of(const Contents::Cached& cached) {
+    return out_.pools[state_.shape.groups[cached.group].pool];
+  }
+  int32_t& position_of(NodeId id) { return position_of_[static_cast<size_t>(raw(id))]; }
+  int32_t parent_of(const Node& node) { return is_node(node.parent) ? position_of(node.parent) : -1; }
+  uint32_t& entry_of(BlockId id) { return entry_of_block_[static_cast<size_t>(raw(id))]; }
+
   // Lets others in before so much more is visited, if this slice is long enough. True if somebody may have
   // changed something since.
   bool pause(uint64_t more = 1, size_t positions = SlicedHold::kSlice) {
@@ -127,17 +138,14 @@ class ContentsReader {
       out_.nodes.reserve(wanted);
       out_.tokens.reserve(wanted * out_.block_size);
     }
-    if (const size_t blocks = found_.size() + (positions + 1) * out_.num_groups; blocks > found_.capacity()) {
+    if (const size_t blocks = found_.size() + (positions + 1) * out_.num_groups; blocks > found_.capacity())
       found_.reserve(2 * blocks);
-      kept_by_prompts_.reserve(2 * blocks);
-      is_listed_.reserve(2 * blocks);
-    }
   }
 
   void read_namespaces() {
     const NamespaceTable& all = state_.namespaces();
     const uint32_t count = all.size();
-    entry_of_.resize(count, UINT32_MAX);
+    entry_of_.resize(count, kNone);
     for (uint32_t i = 0; i < count; ++i) {
       hold_.visit();
       pause();
@@ -154,12 +162,12 @@ class ContentsReader {
     }
   }
 
-  // The entry of a namespace that is still open; UINT32_MAX = it came later, or was closed.
+  // The entry of a namespace that is still open; kNone = it came later, or was closed.
   uint32_t entry_of(NamespaceId ns) const {
-    if (ns >= entry_of_.size() || entry_of_[ns] == UINT32_MAX) return UINT32_MAX;
+    if (ns >= entry_of_.size() || entry_of_[ns] == kNone) return kNone;
     const NamespaceTable& all = state_.namespaces();
     const bool is_open = ns == 0 || all[ns].opens != 0;
-    return is_open && all.id(ns) == out_.namespaces[entry_of_[ns]].id ? entry_of_[ns] : UINT32_MAX;
+    return is_open && all.id(ns) == out_.namespaces[entry_of_[ns]].id ? entry_of_[ns] : kNone;
   }
   // Whether its positions are those that were read: it was not closed or reset.
   bool is_same_epoch(NamespaceId ns, size_t entry) const {
@@ -179,7 +187,7 @@ class ContentsReader {
       hold_.visit(state_.shape.num_pools);
       if (!quotas.tenant(cls).taken) continue;
       const uint32_t entry = entry_of(quotas.tenant(cls).ns);
-      if (entry == UINT32_MAX) continue;
+      if (entry == kNone) continue;
       for (uint32_t p = 0; p < state_.shape.num_pools; ++p) {
         const Quotas::Share& share = quotas.share(cls, p);
         out_.quotas.push_back({entry, cls, p, 0, share.min, share.max});
@@ -198,7 +206,7 @@ class ContentsReader {
       if (prompt == nullptr) continue;
       pause(prompt->num_positions + size_t{prompt->num_pinned} * state_.shape.num_token_groups);
       prompt = state_.prompts.at(i);
-      if (prompt == nullptr || entry_of(prompt->ns) == UINT32_MAX) continue;
+      if (prompt == nullptr || entry_of(prompt->ns) == kNone) continue;
       Contents::NamedPrompt out;
       out.name.assign(prompt->name.data, prompt->name_size);
       out.ns = entry_of(prompt->ns);
@@ -274,6 +282,7 @@ class ContentsReader {
       pause(SlicedHold::kSlice, positions);
     }
     *next = reader.behind;
+    any_moved_ = any_moved_ || reader.num_moved != 0;
     missed_moves_ = missed_moves_ || reader.num_moved > reader.moved_capacity;
     for (size_t i = 0; i < std::min(reader.num_moved, reader.moved_capacity); ++i) {
       const NodeId id = reader.moved[i];
@@ -315,47 +324,37 @@ class ContentsReader {
   }
 
   // Whether the node, whose parent was read, is the position that was read at its place.
-  bool is_read(NodeId id) const {
+  bool is_read(NodeId id) {
     const Node& node = state_.tree()[id];
-    const int32_t index = position_of_[static_cast<size_t>(raw(id))];
-    if (index < 0 || out_.nodes[static_cast<size_t>(index)] != id) return false;
-    const auto at = static_cast<size_t>(index);
-    const Contents::Position& position = out_.positions[at];
-    const int32_t parent = is_node(node.parent) ? position_of_[static_cast<size_t>(raw(node.parent))] : -1;
-    const uint64_t num_spans = node.extra == nullptr ? 0 : node.extra->count;
-    return position.parent == parent && position.ns == entry_of_[node.ns] &&
-           position.num_spans == num_spans &&
-           std::equal(out_.tokens_of(at), out_.tokens_of(at) + out_.block_size, state_.tree().tokens(id)) &&
-           (num_spans == 0 || std::memcmp(out_.spans.data() + position.first_span, node.extra->spans(),
-                                          num_spans * sizeof(ExtraSpan)) == 0);
+    if (position_of(id) < 0) return false;
+    const auto index = static_cast<size_t>(position_of(id));
+    const Contents::Position& position = out_.positions[index];
+    return out_.nodes[index] == id && position.parent == parent_of(node) &&
+           position.ns == entry_of_[node.ns] &&
+           out_.has_content(index, state_.tree().tokens(id), ExtraSpans(node.extra));
   }
 
   void read_position(NodeId id) {
     const PrefixTree& tree = state_.tree();
     const Node& node = tree[id];
-    const auto place = static_cast<size_t>(raw(id));
-    const bool root = !is_node(node.parent);
-    const int32_t parent = root ? -1 : position_of_[static_cast<size_t>(raw(node.parent))];
-    position_of_[place] = -1;
-    if (tree.stale(node) || (!root && parent < 0)) return;
+    const int32_t parent = parent_of(node);
+    position_of(id) = -1;
+    if (tree.stale(node) || (is_node(node.parent) && parent < 0)) return;
     const auto index = static_cast<uint32_t>(out_.positions.size());
-    position_of_[place] = static_cast<int32_t>(index);
+    position_of(id) = static_cast<int32_t>(index);
     Contents::Position position = {};
     position.parent = parent;
     position.ns = entry_of_[node.ns];
     position.depth = node.depth;
-    if (tree.notes().uses().on()) position.uses = tree.notes().uses().of(id);
-    position.level = kDefaultLevel;
-    if (tree.notes().retention().on()) {
-      position.level = tree.notes().retention().level(id);
-      const uint64_t until = tree.notes().retention().deadlines().of(id);
-      if (until != 0) position.left_ns = until - tree.notes().retention().deadlines().now();
-    }
+    position.uses = tree.notes().uses().of(id);
+    const Retention& retention = tree.notes().retention();
+    position.level = retention.level(id);
+    if (const uint64_t until = retention.deadlines().of(id); until != 0)
+      position.left_ns = until - retention.deadlines().now();
+    const ExtraSpans spans(node.extra);
     position.first_span = out_.spans.size();
-    if (node.extra != nullptr) {
-      position.num_spans = static_cast<uint32_t>(node.extra->count);
-      out_.spans.insert(out_.spans.end(), node.extra->spans(), node.extra->spans() + node.extra->count);
-    }
+    position.num_spans = static_cast<uint32_t>(spans.count);
+    out_.spans.insert(out_.spans.end(), spans.data, spans.data + spans.count);
     for (uint32_t rest = node.resident; rest != 0; rest &= rest - 1) {
       const auto g = static_cast<uint32_t>(__builtin_ctz(rest));
       if (read_block(tree.block_of(id, g), index, g)) position.resident |= 1u << g;
@@ -379,17 +378,15 @@ class ContentsReader {
     });
     if (!is_block(found)) return false;
     const Block& block = state_.pool()[found];
-    int32_t& entry = entry_of_block_[static_cast<size_t>(raw(found))];
-    if (entry >= 0) {  // it has left the position where it was seen
-      Contents::Cached& left = found_[static_cast<size_t>(entry)];
-      out_.positions[left.position].resident &= ~(1u << left.group);
-      left.block = -1;
+    uint32_t& entry = entry_of(found);
+    if (entry != kNone) {  // it has left the position where it was seen
+      out_.positions[found_[entry].position].resident &= ~(1u << found_[entry].group);
+      found_[entry].block = -1;
     }
-    entry = static_cast<int32_t>(found_.size());
-    found_.push_back({position, group, raw(found), 0, 0, 0, 0});
-    is_listed_.push_back(0);
-    kept_by_prompts_.push_back(block.list == List::kHeld && block.refs == 0 && block.external == 0 &&
-                               block.pins == prompt_pins_[static_cast<size_t>(raw(found))]);
+    entry = static_cast<uint32_t>(found_.size());
+    const bool kept_by_prompts = block.list == List::kHeld && block.refs == 0 && block.external == 0 &&
+                                 block.pins == prompt_pins_[static_cast<size_t>(raw(found))];
+    found_.push_back({{position, group, raw(found), 0, 0, 0, 0}, kept_by_prompts});
     return true;
   }
 
@@ -414,20 +411,19 @@ class ContentsReader {
     BlockId id = pool.lru_head(p, list);
     while (!pool.at_end(id) && left-- != 0) {
       hold_.visit();
-      const int32_t entry = entry_of_block_[static_cast<size_t>(raw(id))];
-      if (entry >= 0 && is_listed_[static_cast<size_t>(entry)] == 0 && is_same(entry, pool[id])) {
-        Contents::Cached& one = found_[static_cast<size_t>(entry)];
+      const uint32_t entry = entry_of(id);
+      if (entry != kNone && !found_[entry].is_listed && is_same(found_[entry], pool[id])) {
+        Found& one = found_[entry];
         one.level = place.level, one.shelf = place.shelf;
-        one.age = pool.shelves().on() ? pool.shelves().age(id) : 0;
-        is_listed_[static_cast<size_t>(entry)] = 1;
+        one.age = pool.shelves().age(id);
+        one.is_listed = true;
         order_.push_back(entry);
       }
       id = pause() ? go_on(p, list, begin) : pool[id].next;
     }
   }
 
-  bool is_same(int32_t entry, const Block& block) const {
-    const Contents::Cached& one = found_[static_cast<size_t>(entry)];
+  bool is_same(const Found& one, const Block& block) const {
     return block.list == List::kLru && block.group == one.group && block.node == out_.nodes[one.position];
   }
 
@@ -436,12 +432,11 @@ class ContentsReader {
   BlockId go_on(size_t p, uint32_t list, size_t begin) {
     const BlockPool& pool = state_.pool();
     for (size_t i = order_.size(), tries = SlicedHold::kSlice / 2; i-- > begin && tries-- != 0;) {
-      const BlockId id{found_[static_cast<size_t>(order_[i])].block};
+      const BlockId id{found_[order_[i]].block};
       hold_.visit();
-      if (!is_same(order_[i], pool[id])) continue;
+      if (!is_same(found_[order_[i]], pool[id])) continue;
       const BlockId before = pool[id].prev;
-      const int32_t entry = pool.at_end(before) ? -1 : entry_of_block_[static_cast<size_t>(raw(before))];
-      if (pool.at_end(before) || (entry >= 0 && is_listed_[static_cast<size_t>(entry)] != 0))
+      if (pool.at_end(before) || (entry_of(before) != kNone && found_[entry_of(before)].is_listed))
         return pool[id].next;
     }
     return pool.lru_head(p, list);
@@ -466,8 +461,7 @@ class ContentsReader {
       const auto work = [&] { return request.id == 0 ? 1 : 1 + state_.shape.positions_of(request.known); };
       pause(work());
       hold_.visit(work());
-      if (request.id != 0 && !request.building && entry_of(request.ns) != UINT32_MAX)
-        read_request(i, request);
+      if (request.id != 0 && !request.building && entry_of(request.ns) != kNone) read_request(i, request);
     }
   }
 
@@ -480,14 +474,7 @@ class ContentsReader {
     out.committed = request.admitted ? std::min(request.committed, request.known) : 0;
     out.first_key = out_.request_keys.size();
     out.num_keys = request.num_keys;
-    out.user_data = request.user_data;
-    out.max_cached_tokens = request.max_cached_tokens;
-    out.external_tokens = request.external_tokens;
-    out.slots = request.slots;
-    out.lookahead = request.lookahead;
-    out.flags = request.flags;
-    out.drop_tail_blocks = request.drop_tail_blocks;
-    out.headroom = request.headroom;
+    copy_options(request, &out);
     out.prompt_tokens = request.prompt_len;
     out_.request_tokens.resize(out.first_token + request.known);
     int32_t* const tokens = out_.request_tokens.data() + out.first_token;
@@ -552,71 +539,47 @@ class ContentsReader {
   }
   bool is_twin(size_t a, size_t b) const {
     const Contents::Position &x = out_.positions[a], &y = out_.positions[b];
-    return x.parent == y.parent && x.ns == y.ns && x.num_spans == y.num_spans &&
-           std::equal(out_.tokens_of(a), out_.tokens_of(a) + out_.block_size, out_.tokens_of(b)) &&
-           (x.num_spans == 0 ||
-            std::memcmp(out_.spans.data() + x.first_span, out_.spans.data() + y.first_span,
-                        x.num_spans * sizeof(ExtraSpan)) == 0);
+    return x.parent == y.parent && x.ns == y.ns && out_.has_content(a, out_.tokens_of(b), out_.spans_of(b));
   }
 
-  // Leaves out positions that lead to no block, and puts siblings in the order in which they came.
+  // Leaves out positions that lead to no block, and puts siblings, which were read newest first, in the order
+  // in which they came. Parents were read before their children.
   void put_in_order() {
     const size_t count = out_.positions.size();
-    std::vector<char> leads(count, 0);
-    std::vector<int32_t> first_child(count, -1), next(count, -1), order;
-    int32_t first_root = -1;
+    std::vector<uint32_t> sizes(count, 0), ends(count, 0);  // of a position and what is below it
+    std::vector<uint32_t> root_ends(out_.namespaces.size(), 0);
     for (size_t i = count; i-- > 0;) {
-      leads[i] = leads[i] || out_.positions[i].resident != 0;
-      const int32_t parent = out_.positions[i].parent;
-      if (leads[i] && parent >= 0) leads[static_cast<size_t>(parent)] = 1;
+      const Contents::Position& position = out_.positions[i];
+      if (sizes[i] == 0 && position.resident == 0) continue;
+      ++sizes[i];
+      (position.parent < 0 ? root_ends[position.ns] : sizes[static_cast<size_t>(position.parent)]) +=
+          sizes[i];
     }
-    for (size_t i = 0; i < count; ++i) {  // newest first, so the oldest comes to the front
-      if (!leads[i]) continue;
-      const int32_t parent = out_.positions[i].parent;
-      int32_t& front = parent < 0 ? first_root : first_child[static_cast<size_t>(parent)];
-      next[i] = front;
-      front = static_cast<int32_t>(i);
+    std::partial_sum(root_ends.begin(), root_ends.end(), root_ends.begin());
+    const size_t num_left = root_ends.empty() ? 0 : root_ends.back();
+    std::vector<uint32_t> to(count, kNone);
+    std::vector<Contents::Position> positions(num_left);
+    std::vector<NodeId> nodes(num_left);
+    std::vector<int32_t> tokens(num_left * out_.block_size);
+    for (size_t i = 0; i < count; ++i) {
+      if (sizes[i] == 0) continue;
+      Contents::Position position = out_.positions[i];
+      const auto parent = static_cast<size_t>(position.parent);
+      uint32_t& end = position.parent < 0 ? root_ends[position.ns] : ends[parent];  // of the siblings to come
+      ends[i] = std::exchange(end, end - sizes[i]);
+      to[i] = end;
+      if (position.parent >= 0) position.parent = static_cast<int32_t>(to[parent]);
+      positions[to[i]] = position;
+      nodes[to[i]] = out_.nodes[i];
+      std::copy_n(out_.tokens_of(i), out_.block_size, tokens.data() + size_t{to[i]} * out_.block_size);
     }
-    order.reserve(count);
-    std::vector<int32_t> way;
-    for (int32_t at = first_root; at >= 0 || !way.empty();) {
-      if (at < 0) {
-        at = next[static_cast<size_t>(way.back())];
-        way.pop_back();
-        continue;
-      }
-      order.push_back(at);
-      way.push_back(at);
-      at = first_child[static_cast<size_t>(at)];
-    }
-    // Namespaces first come first.
-    std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) {
-      return out_.positions[static_cast<size_t>(a)].ns < out_.positions[static_cast<size_t>(b)].ns;
-    });
-    renumber(order);
-  }
-
-  void renumber(const std::vector<int32_t>& order) {
-    std::vector<int32_t> to(out_.positions.size(), -1), tokens;
-    std::vector<Contents::Position> positions;
-    std::vector<NodeId> nodes;
-    tokens.reserve(order.size() * out_.block_size);
-    for (const int32_t old : order) {
-      const auto at = static_cast<size_t>(old);
-      to[at] = static_cast<int32_t>(positions.size());
-      Contents::Position position = out_.positions[at];
-      if (position.parent >= 0) position.parent = to[static_cast<size_t>(position.parent)];
-      positions.push_back(position);
-      nodes.push_back(out_.nodes[at]);
-      tokens.insert(tokens.end(), out_.tokens_of(at), out_.tokens_of(at) + out_.block_size);
-    }
-    for (Contents::Cached& cached : found_) cached.position = static_cast<uint32_t>(to[cached.position]);
+    for (Found& one : found_) one.position = to[one.position];
     out_.positions.swap(positions);
     out_.nodes.swap(nodes);
     out_.tokens.swap(tokens);
   }
 
-  const StateReader& state_;
+  const StateReader state_;
   SlicedHold hold_;
   Contents& out_;
   const std::function<void()>& between_;
@@ -624,17 +587,17 @@ class ContentsReader {
   std::vector<uint32_t> entry_of_;    // by index of a namespace
   std::vector<uint32_t> index_of_;    // by entry
   std::vector<int32_t> position_of_;  // by place of a node: the last one that was read there
-  std::vector<Contents::Cached> found_;
-  std::vector<uint8_t> kept_by_prompts_, is_listed_;  // by entry of found_
-  std::vector<int32_t> order_;                        // entries of found_: list by list
-  std::vector<int32_t> entry_of_block_;               // by block id
-  std::vector<uint32_t> prompt_pins_;                 // likewise
-  std::vector<uint64_t> first_unopened_;              // by pool
-  std::vector<NodeId> moved_here_, moved_;            // during this rest; in this walk
-  std::unordered_set<int32_t> is_moved_;              // those of moved_ that were not read since
-  size_t first_position_ = 0;                         // of this namespace
-  bool missed_moves_ = false;                         // more than could be noted
-  std::vector<uint32_t> prompt_of_;  // by index of a registered prompt: 1 + entry of `prompts`
+  std::vector<Found> found_;
+  std::vector<uint32_t> order_;             // entries of found_: list by list
+  std::vector<uint32_t> entry_of_block_;    // by block id
+  std::vector<uint32_t> prompt_pins_;       // likewise
+  std::vector<uint64_t> first_unopened_;    // by pool
+  std::vector<NodeId> moved_here_, moved_;  // during this rest; in this walk
+  std::unordered_set<int32_t> is_moved_;    // those of moved_ that were not read since
+  size_t first_position_ = 0;               // of this namespace
+  bool any_moved_ = false;                  // so positions may have been read twice
+  bool missed_moves_ = false;               // more than could be noted
+  std::vector<uint32_t> prompt_of_;         // by index of a registered prompt: 1 + entry of `prompts`
 };
 
 }  // namespace
@@ -644,8 +607,7 @@ kvc_status Manager::read_contents(bool requests, Contents* out, const std::funct
   out->positions.reserve(now.nodes_used + 64);
   out->nodes.reserve(now.nodes_used + 64);
   out->tokens.reserve((now.nodes_used + 64) * shape_.block_size);
-  const StateReader state{shape_, blocks_, requests_, rows_, pins_.table(), prompts_, stepper_, counters_};
-  ContentsReader reader(state, monitor_, *out, between);
+  ContentsReader reader(state(), monitor_, *out, between);
   reader.read(requests);
   reader.finish();
   return KVC_OK;

@@ -9,28 +9,29 @@ kvc_status Rebuild::run(kvc_rebuild* out) {
   out_ = out;
   out->num_copies = out->num_namespaces = 0;
   out->num_blocks = 0;
-  if (!seen_.create(memory_, old_tree_.places().used() + 1) ||
-      !new_ns_.create(memory_, from_.blocks.namespaces().size()) ||
-      !keys_.create(memory_, most_keys_of_block(shape_.block_size) + 1) ||
-      !taken_.create(memory_, shape_.num_ids)) {
+  if (!seen_.create(to_.memory_, old_tree_.places().used() + 1) ||
+      !new_ns_.create(to_.memory_, from_.blocks_.namespaces().size()) ||
+      !keys_.create(to_.memory_, most_keys_of_block(shape_.block_size) + 1) ||
+      !taken_.create(to_.memory_, shape_.num_ids)) {
     return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory to go through %zu positions", old_tree_.places().used());
   }
   KVC_TRY(carry_namespaces());
+  find_reachable();
   if (old_tree_.notes().retention().on() && blocks_.tree().notes().retention().on())
-    blocks_.levels().pass_time(from_.blocks.levels().now());
+    blocks_.levels().pass_time(from_.blocks_.levels().now());
   size_t begin[kMaxPools + 1] = {};
   for (size_t p = 0; p < shape_.num_pools; ++p) {
     if (shape_.caches()) KVC_TRY(carry_pool(p));
     begin[p + 1] = num_taken_;
   }
   blocks_.positions().end_positions();
-  blocks_.lineages().carry(from_.blocks.lineages().current());
+  blocks_.lineages().carry(from_.blocks_.lineages().current());
   for (size_t p = 0; p < shape_.num_pools; ++p) release(begin[p], begin[p + 1]);
   return finish();
 }
 
 kvc_status Rebuild::carry_namespaces() {
-  const NamespaceTable& old = from_.blocks.namespaces();
+  const NamespaceTable& old = from_.blocks_.namespaces();
   for (uint32_t i = 1; i < old.size(); ++i) {
     if (old[i].opens == 0) continue;
     KVC_TRY(blocks_.namespace_blocks().carry_namespace(old[i], &new_ns_[i]));
@@ -43,14 +44,14 @@ kvc_status Rebuild::carry_namespaces() {
 
 kvc_status Rebuild::carry_pool(size_t pool) {
   Array<Leaving> line;
-  const PoolCounts& counts = from_.blocks.pool().counts(pool);
+  const PoolCounts& counts = from_.blocks_.pool().counts(pool);
   if (counts.lru == 0) return KVC_OK;
-  if (!line.create(memory_, counts.lru))
+  if (!line.create(to_.memory_, counts.lru))
     return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory to order %llu blocks", ull(counts.lru));
   for (size_t i = line_up(pool, &line); i-- > 0;) {
-    const Block& block = from_.blocks.pool()[line[i].block];
-    if (old_tree_.stale(old_tree_[block.node]) || !reachable(block.node)) continue;
-    const bool carried = make_ancestors(block.node) && carry(block.node, block.group, line[i].came);
+    const Block& block = from_.blocks_.pool()[line[i].block];
+    if (old_tree_.stale(old_tree_[block.node]) || !seen(block.node).reachable) continue;
+    const bool carried = make_ancestors(block.node) && carry(block.node, block.group, line[i].came());
     if (out_of_memory_) return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory for extra keys of a position");
     if (!carried) break;  // the pool is full, or all nodes are in use
   }
@@ -59,37 +60,31 @@ kvc_status Rebuild::carry_pool(size_t pool) {
 
 // The cached blocks of a pool in the order in which they would leave.
 size_t Rebuild::line_up(size_t pool, Array<Leaving>* line) const {
-  const BlockPool& old = from_.blocks.pool();
-  const Shape& shape = from_.shape;
+  const BlockPool& old = from_.blocks_.pool();
+  const Shape& shape = from_.shape_;
   size_t count = 0;
   for (size_t list = 0; list < old.shelves().num_lists(); ++list) {
     const Place place = old.shelves().place_of(list);
     const uint64_t bonus = shape.policy->bonus(place.shelf, shape.policy_weight, old.counts(pool).size);
     for (BlockId id = old.lru_head(pool, list); !old.at_end(id); id = old[id].next) {
-      const uint64_t came = old.shelves().on() ? UINT64_MAX / 4 - old.shelves().age(id) : count;
-      (*line)[count++] = {came + bonus, came, id, place.level};
+      const uint64_t came = UINT64_MAX / 4 - old.shelves().age(id);
+      (*line)[count] = {place.level, came + bonus, bonus, count, id};
+      ++count;
     }
   }
-  if (old.shelves().on()) {  // of equal ones that of the lowest shelf leaves first; ages differ in a list
-    std::sort(line->data(), line->data() + count, [](const Leaving& a, const Leaving& b) {
-      if (a.level != b.level) return a.level < b.level;
-      return a.at != b.at ? a.at < b.at : a.came > b.came;
-    });
-  }
+  std::sort(line->data(), line->data() + count);
   return count;
 }
 
-// Whether a hit may go as far as to this position: it and all before it have a block in each group.
-bool Rebuild::reachable(NodeId old) {
-  const uint32_t all = from_.shape.token_groups();
-  NodeId at = old;
-  while (is_node(at) && seen(at).reach == Reach::kUnknown && old_tree_[at].resident == all)
-    at = old_tree_[at].parent;
-  const bool yes = !is_node(at) || seen(at).reach == Reach::kYes;
-  const Reach reach = yes ? Reach::kYes : Reach::kNo;
-  for (NodeId id = old; id != at; id = old_tree_[id].parent) seen(id).reach = reach;
-  if (is_node(at)) seen(at).reach = reach;
-  return yes;
+// Whether a hit may go as far as to a position: it and all before it have a block in each group.
+void Rebuild::find_reachable() {
+  const StateReader state = from_.state();
+  for (uint32_t ns = 0; ns < new_ns_.size(); ++ns) {
+    state.each_node_of(ns, [&](NodeId id, const Node& node) {
+      const bool whole = node.resident == from_.shape_.token_groups();
+      seen(id).reachable = whole && (!is_node(node.parent) || seen(node.parent).reachable);
+    });
+  }
 }
 
 // Makes the new positions that end before this old one. False if all nodes are in use.
@@ -116,7 +111,7 @@ bool Rebuild::carry(NodeId old, GroupIndex group, uint64_t came) {
     gather(old, position * size);
     tip = make_position(tip, old, position);
     if (!is_node(tip)) return false;
-    if (group != kNoGroup && !attach(tip, old, group, position * size, came)) return false;
+    if (group != kNoGroup && !attach(tip, old, group, came)) return false;
   }
   seen(old).tip = tip;
   seen(old).made = true;
@@ -124,46 +119,41 @@ bool Rebuild::carry(NodeId old, GroupIndex group, uint64_t came) {
 }
 
 // Gives a position a block of the group, unless an equal one has brought it.
-bool Rebuild::attach(NodeId node, NodeId old, GroupIndex group, uint64_t first, uint64_t came) {
+bool Rebuild::attach(NodeId node, NodeId old, GroupIndex group, uint64_t came) {
   if (is_block(blocks_.tree().block_of(node, group))) return true;
   if (blocks_.pool().counts(shape_.groups[group].pool).free == 0) return false;
-  const uint32_t uses = old_tree_.notes().uses().on() ? old_tree_.notes().uses().of(old) : 1;
-  const Retention& hints = old_tree_.notes().retention();
-  const uint32_t level = hints.on() ? hints.level(old) : kDefaultLevel;
+  const Notes& notes = old_tree_.notes();
   const BlockId block = blocks_.take_copy(group, blocks_.tree()[node].ns, true);
-  blocks_.positions().carry_block(node, group, block, uses, level,
-                                  hints.on() ? hints.deadlines().of(old) : 0);
+  blocks_.positions().carry_block(node, group, block, std::max(notes.uses().of(old), 1u),
+                                  notes.retention().level(old), notes.retention().deadlines().of(old));
   taken_[num_taken_++] = {came, block, static_cast<uint32_t>(blocks_.tree()[node].ns)};
-  list_copies(group, first, block);
+  list_copies(group, block);
   return true;
 }
 
 NodeId Rebuild::make_position(NodeId parent, NodeId old, uint64_t position) {
   const NamespaceId ns = new_ns_[old_tree_[old].ns];
-  uint64_t key = is_node(parent) ? blocks_.tree()[parent].key : matcher_.root(ns);
-  hash_.blocks(key, tokens_, shape_.block_size, 1, &key);
+  uint64_t key = is_node(parent) ? blocks_.tree()[parent].key : to_.matcher_.root(ns);
+  to_.hash_.blocks(key, tokens_, shape_.block_size, 1, &key);
   const KeyList keys{keys_.data(), num_keys_};
-  key = ExtraView(keys, position * shape_.block_size, shape_.block_size).hash(hash_, key);
-  ExtraRecords extras(arena_, keys, position, position + 1, shape_.block_size);
+  key = ExtraView(keys, position * shape_.block_size, shape_.block_size).hash(to_.hash_, key);
+  ExtraRecords extras(to_.arena_, keys, position, position + 1, shape_.block_size);
   out_of_memory_ = out_of_memory_ || !extras.ok();
   if (out_of_memory_) return kNoNode;
   return blocks_.positions().carry_position(parent, key, tokens_, extras, position, ns);
 }
 
-// Reads the new position that begins at token `first` and ends in an old one.
+// Reads the new position that begins at token `first` and ends in an old one, last part first.
 void Rebuild::gather(NodeId old, uint64_t first) {
-  path_length_ = 0;
+  num_parts_ = num_keys_ = 0;
   for (NodeId at = old;; at = old_tree_[at].parent) {
-    path_[path_length_++] = at;
-    if (begin_of(at) <= first) break;
-  }
-  num_keys_ = 0;
-  const uint64_t end = first + shape_.block_size;
-  for (size_t i = path_length_; i-- > 0;) {
-    const uint64_t from = std::max(first, begin_of(path_[i])), to = std::min(end, end_of(path_[i]));
-    std::copy_n(old_tree_.tokens(path_[i]) + (from - begin_of(path_[i])), to - from,
-                tokens_ + (from - first));
-    gather_keys(path_[i], first);
+    const uint64_t begin = begin_of(at), from = std::max(first, begin);
+    const uint64_t until = std::min(first + shape_.block_size, end_of(at));
+    parts_[num_parts_++] = {at, static_cast<uint32_t>(from - begin), static_cast<uint32_t>(from - first),
+                            static_cast<uint32_t>(until - from)};
+    std::copy_n(old_tree_.tokens(at) + (from - begin), until - from, tokens_ + (from - first));
+    gather_keys(at, first);
+    if (begin <= first) return;
   }
 }
 
@@ -180,18 +170,12 @@ void Rebuild::gather_keys(NodeId old, uint64_t first) {
   }
 }
 
-void Rebuild::list_copies(GroupIndex group, uint64_t first, BlockId to) {
-  const uint64_t end = first + shape_.block_size;
-  for (size_t i = path_length_; i-- > 0; ++out_->num_copies) {
-    if (out_->num_copies >= out_->copy_capacity) continue;
-    const uint64_t begin = begin_of(path_[i]);
-    const uint64_t from = std::max(first, begin), until = std::min(end, end_of(path_[i]));
-    out_->copies[out_->num_copies] = {group,
-                                      raw(old_tree_.block_of(path_[i], group)),
-                                      raw(to),
-                                      static_cast<uint32_t>(from - begin),
-                                      static_cast<uint32_t>(from - first),
-                                      static_cast<uint32_t>(until - from)};
+void Rebuild::list_copies(GroupIndex group, BlockId to) {
+  for (size_t i = 0; i < num_parts_; ++i, ++out_->num_copies) {
+    const auto& [old, begin, new_begin, count] = parts_[i];
+    if (out_->num_copies < out_->copy_capacity)
+      out_->copies[out_->num_copies] = {group, raw(old_tree_.block_of(old, group)), raw(to), begin, new_begin,
+                                        count};
   }
 }
 

@@ -13,42 +13,34 @@
 #pragma once
 #include <kvcache/rebuild.h>
 
-#include "manager/blocks.h"
-#include "manager/matcher.h"
+#include "manager/manager.h"
 
 namespace kvc {
 
 class Rebuild {
  public:
-  struct Side {
-    const Shape& shape;
-    const Blocks& blocks;
-  };
-  Rebuild(const Side& from, const Shape& shape, Blocks& blocks, const Matcher& matcher, const TableHash& hash,
-          Memory& memory, Arena& arena)
-      : from_(from),
-        old_tree_(from.blocks.tree()),
-        shape_(shape),
-        blocks_(blocks),
-        matcher_(matcher),
-        hash_(hash),
-        memory_(memory),
-        arena_(arena) {}
+  Rebuild(const Manager& from, Manager& to)
+      : from_(from), to_(to), old_tree_(from.blocks_.tree()), shape_(to.shape_), blocks_(to.blocks_) {}
 
   // BUFFER_TOO_SMALL, with counts, leaves a manager that the caller destroys, as OUT_OF_MEMORY does.
   kvc_status run(kvc_rebuild* out);
 
  private:
-  enum class Reach : uint8_t { kUnknown, kYes, kNo };
   struct Seen {  // of an old position
     NodeId tip, down;
-    Reach reach;
-    bool made;
+    bool reachable, made;
   };
-  struct Leaving {      // an old block of the cached ones
-    uint64_t at, came;  // when it leaves among those of its level and when it came, to compare
+  struct Part {  // tokens of an old position that a new one has
+    NodeId old;
+    uint32_t begin, new_begin, count;
+  };
+  struct Leaving {       // an old block of the cached ones
+    uint64_t level, at;  // at: when, among those of its level, to compare
+    uint64_t bonus;      // of `at`: of equal ones that of the lowest shelf leaves first
+    size_t place;        // in the lists
     BlockId block;
-    uint32_t level;
+    auto operator<=>(const Leaving&) const = default;
+    uint64_t came() const { return at - bonus; }
   };
   struct Taken {  // a new block
     uint64_t came;
@@ -59,31 +51,28 @@ class Rebuild {
   static constexpr size_t kMostTokens = 1024;
 
   Seen& seen(NodeId old) { return seen_[static_cast<size_t>(raw(old))]; }
-  uint64_t begin_of(NodeId old) const { return uint64_t{old_tree_[old].depth} * from_.shape.block_size; }
-  uint64_t end_of(NodeId old) const { return begin_of(old) + from_.shape.block_size; }
+  uint64_t begin_of(NodeId old) const { return uint64_t{old_tree_[old].depth} * from_.shape_.block_size; }
+  uint64_t end_of(NodeId old) const { return begin_of(old) + from_.shape_.block_size; }
 
   kvc_status carry_namespaces();
   kvc_status carry_pool(size_t pool);
   size_t line_up(size_t pool, Array<Leaving>* line) const;
-  bool reachable(NodeId old);
+  void find_reachable();
   bool make_ancestors(NodeId old);
   bool carry(NodeId old, GroupIndex group, uint64_t came);
-  bool attach(NodeId node, NodeId old, GroupIndex group, uint64_t first, uint64_t came);
+  bool attach(NodeId node, NodeId old, GroupIndex group, uint64_t came);
   NodeId make_position(NodeId parent, NodeId old, uint64_t position);
   void gather(NodeId old, uint64_t first);
   void gather_keys(NodeId old, uint64_t first);
-  void list_copies(GroupIndex group, uint64_t first, BlockId to);
+  void list_copies(GroupIndex group, BlockId to);
   void release(size_t begin, size_t end);
   kvc_status finish();
 
-  const Side from_;
+  const Manager& from_;
+  Manager& to_;
   const PrefixTree& old_tree_;
-  const Shape& shape_;
+  const Shape& shape_;  // the new one, and its blocks
   Blocks& blocks_;
-  const Matcher& matcher_;
-  const TableHash& hash_;
-  Memory& memory_;
-  Arena& arena_;
   kvc_rebuild* out_ = nullptr;
 
   Array<Seen> seen_;           // by place of the old node
@@ -92,10 +81,10 @@ class Rebuild {
   size_t num_taken_ = 0;
   bool out_of_memory_ = false;
 
-  // The new position at hand: its tokens and keys, and the old positions that have them.
+  // The new position at hand: its tokens and keys, and where they come from.
   int32_t tokens_[kMostTokens];
-  NodeId path_[kMostTokens + 1];  // last first
-  size_t path_length_ = 0;
+  Part parts_[kMostTokens + 1];
+  size_t num_parts_ = 0;
   Array<ExtraKey> keys_;
   size_t num_keys_ = 0;
 };

@@ -25,9 +25,9 @@ kvc_status StateReader::request_info(uint64_t id, kvc_request_info* info) const 
   for (size_t g = 0; g < shape.num_token_groups && request->admitted; ++g) {
     const GroupTable& table = request->groups[g];
     info->num_blocks += request->positions - table.num_dropped(shape.groups[g].sinks);
-    for (size_t j = table.dropped; (shape.state_groups >> g & 1) != 0 && j < request->positions; ++j)
-      info->num_blocks -= !is_block(table.blocks.data[j]);
   }
+  const States& states = requests.features().get<States>();
+  info->num_blocks -= states.num_lacking(*request);
   info->num_blocks += uint64_t{request->cross_positions} * (shape.num_groups - shape.num_token_groups);
   info->lost_reuse_tokens = request->lost;
   info->lost_group = request->lost_group;
@@ -37,7 +37,7 @@ kvc_status StateReader::request_info(uint64_t id, kvc_request_info* info) const 
                                                   : 1;
   info->admitted = request->admitted;
   info->flags = request->flags;
-  info->next_checkpoint = requests.features().get<States>().next_checkpoint(*request);
+  info->next_checkpoint = states.next_checkpoint(*request);
   info->cross_tokens = request->cross_tokens;
   info->num_cross_cached = request->cross_cached ? request->cross_tokens : 0;
   return KVC_OK;
@@ -151,22 +151,13 @@ kvc_status StateReader::block_info(int32_t id, kvc_block_info* info) const {
   }
   const Block block = pool().read(BlockId{id});
   const bool published = is_node(block.node) && !tree().stale(tree()[block.node]);
-  switch (block.list) {
-    case List::kFree:
-      info->state = KVC_BLOCK_FREE;
-      break;
-    case List::kLru:
-      info->state = published ? KVC_BLOCK_CACHED : KVC_BLOCK_FREE;
-      break;
-    case List::kFenced:
-      info->state = KVC_BLOCK_FENCED;
-      break;
-    case List::kHeld:
-      info->state = block.refs == 0 && block.external == 0 ? KVC_BLOCK_PINNED
-                    : block.content == Content::kWritten   ? KVC_BLOCK_LIVE
-                    : block.content == Content::kFilling   ? KVC_BLOCK_FILLING
-                                                           : KVC_BLOCK_RESERVED;
-  }
+  info->state = block.list == List::kFenced              ? KVC_BLOCK_FENCED
+                : block.list == List::kLru && published  ? KVC_BLOCK_CACHED
+                : block.list != List::kHeld              ? KVC_BLOCK_FREE
+                : block.refs == 0 && block.external == 0 ? KVC_BLOCK_PINNED
+                : block.content == Content::kWritten     ? KVC_BLOCK_LIVE
+                : block.content == Content::kFilling     ? KVC_BLOCK_FILLING
+                                                         : KVC_BLOCK_RESERVED;
   info->pool = block.pool;
   info->requests = block.refs;
   info->external_holds = block.external;

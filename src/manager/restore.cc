@@ -14,8 +14,7 @@ Restore::~Restore() {
         id, false, [](Requests& requests, Request& request) { return requests.end(request); }));
   }
   const Guard lock(manager_.monitor_);
-  while (registered_-- > 0)
-    static_cast<void>(manager_.prompts_.remove(contents_.prompts[registered_].name.c_str()));
+  while (registered_-- > 0) static_cast<void>(manager_.prompts_.remove(prompts_[registered_].name.c_str()));
   give_all_back();
   while (opened_-- > 0) manager_.blocks_.namespace_blocks().drop_namespace(ns_[opened_]);
 }
@@ -42,21 +41,19 @@ kvc_status Restore::check_new() const {
       return fail(KVC_ERROR_BUSY, "the manager has quotas; set them after the restore");
   }
   const size_t own = taken_ ? registered_ : 0;
-  if (const size_t count = manager_.prompts_.count();
-      count != own && !cache_only_ && !contents_.prompts.empty())
+  if (const size_t count = manager_.prompts_.count(); count != own && !prompts_.empty())
     return fail(
         KVC_ERROR_BUSY,
         "the manager has %zu registered prompts, and the checkpoint brings %zu; restore first, or leave "
         "its prompts out (KVC_CHECKPOINT_CACHE_ONLY)",
-        count - own, contents_.prompts.size());
+        count - own, prompts_.size());
   return KVC_OK;
 }
 
 kvc_status Restore::check_quotas() const {
-  if (cache_only_ || contents_.quotas.empty()) return KVC_OK;
   const Quotas& quotas = manager_.blocks_.quotas();
   uint64_t minimums[kMaxPools] = {};
-  for (const Contents::Quota& quota : contents_.quotas) {
+  for (const Contents::Quota& quota : quotas_) {
     if (quota.cls >= quotas.num_classes())
       return fail(
           KVC_ERROR_LIMIT,
@@ -80,21 +77,13 @@ kvc_status Restore::check_quotas() const {
   return KVC_OK;
 }
 
-// Before blocks come to the namespaces.
-void Restore::set_quotas() {
-  for (const Contents::Quota& quota : contents_.quotas) {
-    if (!cache_only_)
-      manager_.blocks_.shares().carry_quota(ns_[quota.ns].index, quota.cls, quota.pool, quota.min, quota.max);
-  }
-}
-
 // Their pins come with the blocks.
 kvc_status Restore::register_prompts() {
   bool fit = true;  // as many records as the greatest index says
-  for (const Contents::NamedPrompt& prompt : contents_.prompts)
+  for (const Contents::NamedPrompt& prompt : prompts_)
     fit = fit && prompt.index < manager_.shape_.max_requests;
-  for (; !cache_only_ && registered_ < contents_.prompts.size(); ++registered_) {
-    const Contents::NamedPrompt& from = contents_.prompts[registered_];
+  for (; registered_ < prompts_.size(); ++registered_) {
+    const Contents::NamedPrompt& from = prompts_[registered_];
     const TokenSpan span = {from.tokens.data(), from.tokens.size(), from.keys.data(), from.keys.size(),
                             namespace_ids_[from.ns]};
     KVC_TRY(check_tokens(span.tokens, span.num_tokens, manager_.shape_.vocab_size));
@@ -108,34 +97,32 @@ kvc_status Restore::register_prompts() {
 }
 
 // The entries of a pool of the manager in the order in which they would leave.
-void Restore::line_up(std::vector<Entry>* line, PoolIndex pool) const {
-  struct Leaving {
-    uint64_t in_use, level, at, came, order;
+std::vector<Restore::Entry> Restore::line_up(PoolIndex pool) const {
+  struct Leaving {  // those in use last; of equal ones that of the lowest shelf first
+    uint64_t in_use, level, at, bonus, order;
     Entry entry;
+    auto operator<=>(const Leaving&) const = default;
   };
   std::vector<Leaving> leaving;
-  const Policy* policy = manager_.shape_.policy;
-  const bool same_policy = contents_.policy == manager_.shape_.policy_number;
+  const Shape& shape = manager_.shape_;
+  const bool same_policy = contents_.lists.policy == shape.policy_number;
   for (uint32_t p = 0; p < contents_.pools.size(); ++p) {
     const Contents::Pool& from = contents_.pools[p];
     for (uint32_t i = 0; i < from.blocks.size(); ++i) {
       const Contents::Cached& cached = from.blocks[i];
-      if (manager_.shape_.groups[cached.group].pool != pool) continue;
-      const uint64_t came = UINT64_MAX / 4 - cached.age;
+      if (shape.groups[cached.group].pool != pool) continue;
       const uint64_t bonus =
-          same_policy ? policy->bonus(cached.shelf, manager_.shape_.policy_weight, from.size) : 0;
-      leaving.push_back({cached.in_use, cached.level, came + bonus, came, leaving.size(), {p, i}});
+          same_policy ? shape.policy->bonus(cached.shelf, shape.policy_weight, from.size) : 0;
+      const uint64_t at = UINT64_MAX / 4 - cached.age + bonus;
+      leaving.push_back({cached.in_use, cached.level, at, bonus, leaving.size(), {p, i}});
+      if (cached.in_use != 0) leaving.back().level = leaving.back().at = leaving.back().bonus = 0;
     }
   }
-  std::sort(leaving.begin(), leaving.end(), [](const Leaving& a, const Leaving& b) {
-    if (a.in_use != b.in_use) return a.in_use < b.in_use;
-    if (a.in_use == 0 && a.level != b.level) return a.level < b.level;
-    if (a.in_use == 0 && a.at != b.at) return a.at < b.at;
-    if (a.in_use == 0 && a.came != b.came) return a.came > b.came;
-    return a.order < b.order;
-  });
-  line->reserve(leaving.size());
-  for (const Leaving& one : leaving) line->push_back(one.entry);
+  std::sort(leaving.begin(), leaving.end());
+  std::vector<Entry> line;
+  line.reserve(leaving.size());
+  for (const Leaving& one : leaving) line.push_back(one.entry);
+  return line;
 }
 
 bool Restore::same_pools() const {
@@ -144,7 +131,7 @@ bool Restore::same_pools() const {
     const PoolCounts& counts = manager_.blocks_.pool().counts(p);
     const Contents::Pool& from = contents_.pools[p];
     if (from.first != counts.first || from.size != counts.size) return false;
-    if (lines_[p].size() != from.blocks.size() || from.free.size() + from.blocks.size() != from.size)
+    if (pools_[p].line.size() != from.blocks.size() || from.free.size() + from.blocks.size() != from.size)
       return false;
     for (const Contents::Cached& cached : from.blocks) {
       if (manager_.shape_.groups[cached.group].pool != p) return false;
@@ -157,12 +144,11 @@ bool Restore::same_pools() const {
 void Restore::choose() {
   const Shape& shape = manager_.shape_;
   needed_.assign(contents_.positions.size(), 0);
-  lines_.resize(shape.num_pools);
   uint64_t nodes = 0;
   std::vector<uint32_t> missing;
   for (uint32_t p = 0; p < shape.num_pools; ++p) {
-    std::vector<Entry>& line = lines_[p];
-    line_up(&line, p);
+    std::vector<Entry>& line = pools_[p].line;
+    line = line_up(p);
     const uint64_t room = std::min(manager_.blocks_.pool().counts(p).size, shape.max_cached[p]);
     size_t first = line.size();
     while (first != 0 && line.size() - first < room) {
@@ -183,16 +169,16 @@ void Restore::choose() {
 
 void Restore::take_blocks() {
   CheckpointBlocks taking(manager_.blocks_);
-  for (uint32_t p = 0; p < lines_.size(); ++p) {  // memory first: a failure leaves nothing taken
-    popped_[p].resize(keeps_ids_ ? manager_.blocks_.pool().counts(p).size : lines_[p].size());
-    if (keeps_ids_) rest_[p].resize(contents_.pools[p].free.size());
+  for (uint32_t p = 0; p < pools_.size(); ++p) {  // memory first: a failure leaves nothing taken
+    pools_[p].popped.resize(keeps_ids_ ? manager_.blocks_.pool().counts(p).size : pools_[p].line.size());
+    if (keeps_ids_) pools_[p].rest.resize(contents_.pools[p].free.size());
   }
   taken_ = true;
-  for (uint32_t p = 0; p < lines_.size(); ++p) {
-    std::vector<BlockId>& popped = popped_[p];
+  for (uint32_t p = 0; p < pools_.size(); ++p) {
+    std::vector<BlockId>& popped = pools_[p].popped;
     taking.take_for_contents(p, popped.size(), popped.data());
     size_t next = 0;
-    for (const Entry& entry : lines_[p])
+    for (const Entry& entry : pools_[p].line)
       blocks_[entry.pool][entry.index] = keeps_ids_ ? cached(entry).block : raw(popped[next++]);
     if (!keeps_ids_) continue;
     const std::vector<int32_t>& free = contents_.pools[p].free;
@@ -202,19 +188,16 @@ void Restore::take_blocks() {
 
 void Restore::give_all_back() {
   CheckpointBlocks taking(manager_.blocks_);
-  for (uint32_t p = 0; p < popped_.size(); ++p) {
-    if (keeps_ids_)  // those that were given back come in another order
-      taking.take_for_contents(p, rest_[p].size(), rest_[p].data());
-    for (size_t i = popped_[p].size(); i-- > 0;) taking.give_back(popped_[p][i]);
+  for (uint32_t p = 0; p < pools_.size(); ++p) {  // those that were given back come in another order
+    taking.take_for_contents(p, pools_[p].rest.size(), pools_[p].rest.data());
+    for (size_t i = pools_[p].popped.size(); i-- > 0;) taking.give_back(pools_[p].popped[i]);
   }
 }
 
 kvc_status Restore::take() {
-  if (!manager_.shape_.caches())
-    return fail(KVC_ERROR_UNSUPPORTED, "the manager was created with KVC_MANAGER_NO_PREFIX_CACHE");
-  lines_.clear();
-  popped_.resize(manager_.shape_.num_pools);
-  rest_.resize(manager_.shape_.num_pools);
+  KVC_TRY(manager_.check_caches());
+  pools_.clear();
+  pools_.resize(manager_.shape_.num_pools);
   blocks_.resize(contents_.pools.size());
   for (size_t p = 0; p < blocks_.size(); ++p) blocks_[p].assign(contents_.pools[p].blocks.size(), -1);
   const Guard lock(manager_.monitor_);
@@ -284,17 +267,10 @@ kvc_status Restore::create_requests() {
     const Contents::RequestBond& bond = contents_.bonds[i];
     KVC_TRY(check_request(i));
     kvc_request_config config = {};
+    config.struct_size = sizeof config;
+    copy_options(from, &config);
     config.cross_tokens = bond.cross_tokens;
     std::memcpy(config.cross_digest, bond.cross_digest, sizeof config.cross_digest);
-    config.struct_size = sizeof config;
-    config.user_data = from.user_data;
-    config.max_cached_tokens = from.max_cached_tokens;
-    config.external_tokens = from.external_tokens;
-    config.slots = from.slots;
-    config.lookahead = from.lookahead;
-    config.flags = from.flags;
-    config.drop_tail_blocks = from.drop_tail_blocks;
-    if (manager_.shape_.has_headroom()) config.headroom = from.headroom;
     const TokenSpan prompt = {contents_.request_tokens.data() + from.first_token,
                               from.num_tokens,
                               contents_.request_keys.data() + from.first_key,
@@ -303,81 +279,67 @@ kvc_status Restore::create_requests() {
                               true};
     uint64_t id = 0;
     KVC_TRY(check_tokens(prompt.tokens, prompt.num_tokens, manager_.shape_.vocab_size));
-    KVC_TRY(manager_.create_request(prompt, config, false, &id, nullptr));
+    KVC_TRY(manager_.scheduler_view().create(prompt, config, false, &id, nullptr));
     request_ids_.push_back(id);
     const Guard lock(manager_.monitor_);
     if (Request* const made = manager_.requests_.peek(id); made != nullptr)
       made->carry_prompt(from.prompt_tokens);
-    if (bond.prompt == 0 || cache_only_) continue;
-    manager_.prompts_.bind(static_cast<uint32_t>(handle_index(id)),
-                           contents_.prompts[bond.prompt - 1].name.c_str());
+    if (bond.prompt == 0 || prompts_.empty()) continue;
+    manager_.prompts_.bind(static_cast<uint32_t>(handle_index(id)), prompts_[bond.prompt - 1].name.c_str());
   }
   return KVC_OK;
-}
-
-ExtraKey Restore::key_of(const Contents::Position& position, const ExtraSpan& span) const {
-  ExtraKey key = {};
-  key.first_token = static_cast<uint64_t>(
-      static_cast<int64_t>(uint64_t{position.depth} * contents_.block_size) + span.offset);
-  key.num_tokens = static_cast<uint32_t>(span.length);
-  std::memcpy(key.digest, span.digest, sizeof key.digest);
-  return key;
 }
 
 // The extra keys of the positions that are needed: all that may fail.
-kvc_status Restore::make_extras(std::vector<std::vector<ExtraKey>>* keys,
-                                std::vector<std::unique_ptr<ExtraRecords>>* extras) {
-  const size_t count = contents_.positions.size();
-  keys->resize(count);
-  extras->resize(count);
-  for (size_t i = 0; i < count; ++i) {
+kvc_status Restore::make_extras(std::vector<Making>* made) const {
+  const uint32_t size = contents_.block_size;
+  made->resize(contents_.positions.size());
+  for (size_t i = 0; i < made->size(); ++i) {
     if (needed_[i] == 0) continue;
-    const Contents::Position& position = contents_.positions[i];
-    std::vector<ExtraKey>& own = (*keys)[i];
-    for (uint32_t s = 0; s < position.num_spans; ++s)
-      own.push_back(key_of(position, contents_.spans[position.first_span + s]));
-    (*extras)[i] = std::make_unique<ExtraRecords>(manager_.arena_, KeyList{own.data(), own.size()},
-                                                  position.depth, position.depth + 1, contents_.block_size);
-    if (!(*extras)[i]->ok())
-      return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory for the extra keys of %zu positions", count);
+    const uint32_t depth = contents_.positions[i].depth;
+    auto& [keys, extras, node] = (*made)[i];
+    const ExtraSpans spans = contents_.spans_of(i);
+    for (const ExtraSpan* span = spans.data; span != spans.data + spans.count; ++span) {
+      const int64_t first = static_cast<int64_t>(uint64_t{depth} * size) + span->offset;
+      keys.push_back({static_cast<uint64_t>(first), static_cast<uint32_t>(span->length), 0, {}});
+      std::memcpy(keys.back().digest, span->digest, sizeof span->digest);
+    }
+    extras = std::make_unique<ExtraRecords>(manager_.arena_, KeyList{keys.data(), keys.size()}, depth,
+                                            depth + 1, size);
+    if (!extras->ok())
+      return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory for the extra keys of %zu positions", made->size());
   }
   return KVC_OK;
 }
 
-// Which blocks come to a position, in the order of the positions.
-std::vector<std::pair<uint32_t, Restore::Entry>> Restore::by_position() const {
-  std::vector<std::pair<uint32_t, Entry>> attached;
+// The blocks that come to positions, in the order of these.
+std::vector<Restore::Entry> Restore::by_position() const {
+  std::vector<Entry> attached;
   attached.reserve(num_taken_);
-  for (const std::vector<Entry>& line : lines_) {
-    for (const Entry& entry : line) attached.push_back({cached(entry).position, entry});
-  }
+  for (const Taking& pool : pools_) attached.insert(attached.end(), pool.line.begin(), pool.line.end());
   std::stable_sort(attached.begin(), attached.end(),
-                   [](const auto& a, const auto& b) { return a.first < b.first; });
+                   [&](Entry a, Entry b) { return cached(a).position < cached(b).position; });
   return attached;
 }
 
-// `nodes`: room for those of all positions.
-void Restore::publish_positions(const std::vector<std::unique_ptr<ExtraRecords>>& extras,
-                                const std::vector<std::pair<uint32_t, Entry>>& attached,
-                                std::vector<NodeId>& nodes) {
+void Restore::publish_positions(const std::vector<Entry>& attached, std::vector<Making>& made) {
   Blocks& blocks = manager_.blocks_;
   const uint64_t now = blocks.levels().now();
-  size_t next = 0;
-  for (size_t i = 0; i < nodes.size(); ++i) {
+  auto next = attached.begin();
+  for (size_t i = 0; i < made.size(); ++i) {
     if (needed_[i] == 0) continue;
     const Contents::Position& position = contents_.positions[i];
     const NamespaceId ns = ns_[position.ns].index;
-    const NodeId parent = position.parent < 0 ? root_of(ns) : nodes[static_cast<size_t>(position.parent)];
+    const NodeId parent = position.parent < 0 ? root_of(ns) : made[static_cast<size_t>(position.parent)].node;
     const uint64_t until = position.left_ns == 0 ? 0 : now + std::min(position.left_ns, UINT64_MAX - now);
+    auto& [keys, extras, node] = made[i];
     uint64_t key = is_node(parent) ? blocks.tree()[parent].key : manager_.matcher_.root(ns);
     manager_.hash_.blocks(key, contents_.tokens_of(i), contents_.block_size, 1, &key);
-    key = extras[i]->view(position.depth).hash(manager_.hash_, key);
-    nodes[i] = blocks.positions().carry_position(parent, key, contents_.tokens_of(i), *extras[i],
-                                                 position.depth, ns);
-    for (; next < attached.size() && attached[next].first == i; ++next) {
-      const Entry entry = attached[next].second;
-      blocks.positions().carry_external(nodes[i], cached(entry).group,
-                                        BlockId{blocks_[entry.pool][entry.index]},
+    key = extras->view(position.depth).hash(manager_.hash_, key);
+    node =
+        blocks.positions().carry_position(parent, key, contents_.tokens_of(i), *extras, position.depth, ns);
+    for (; next != attached.end() && cached(*next).position == i; ++next) {
+      blocks.positions().carry_external(node, cached(*next).group, block_of(*next),
                                         std::max<uint32_t>(position.uses, 1), position.level, until);
     }
   }
@@ -386,16 +348,11 @@ void Restore::publish_positions(const std::vector<std::unique_ptr<ExtraRecords>>
 // Brings a line into the order in which its blocks came, list by list, or as they came, which is the same
 // unless fragments were moved. Those in use come now, behind all others. Whether their ages are known.
 bool Restore::order_by_age(PoolIndex pool) {
-  std::vector<Entry>& line = lines_[pool];
+  std::vector<Entry>& line = pools_[pool].line;
   const bool moved = manager_.shape_.policy->moves_fragments;
-  const auto key = [&](const Entry& entry) {
-    const Contents::Cached& one = cached(entry);
-    return one.in_use != 0 ? uint64_t{0} : one.age + 1;
-  };
-  std::sort(line.begin(), line.end(), [&](const Entry& a, const Entry& b) {
-    if (!moved && key(a) != key(b)) return key(a) > key(b);
-    return a.pool != b.pool ? a.pool < b.pool : a.index < b.index;
-  });
+  const auto age = [&](Entry entry) { return cached(entry).in_use != 0 ? 0 : cached(entry).age + 1; };
+  std::sort(line.begin(), line.end(),
+            [&](Entry a, Entry b) { return !moved && age(a) != age(b) ? age(a) > age(b) : a < b; });
   uint64_t oldest = 0, in_use = 0;
   bool ages = true;
   for (size_t i = 0; i < line.size(); ++i) {
@@ -403,54 +360,48 @@ bool Restore::order_by_age(PoolIndex pool) {
     in_use += one.in_use;
     oldest = std::max(oldest, one.age);
     if (one.in_use != 0) continue;
-    ages = ages && one.age != 0 && (moved || i == 0 || key(line[i]) < key(line[i - 1]));
+    ages = ages && one.age != 0 && (moved || i == 0 || age(line[i]) < age(line[i - 1]));
   }
   if (ages) CheckpointBlocks(manager_.blocks_).begin_clock(pool, oldest + in_use);
   return ages;
 }
 
-void Restore::set_ages(PoolIndex pool) {
-  const Blocks& blocks = manager_.blocks_;
+void Restore::set_ages(const Taking& pool) {
   CheckpointBlocks taking(manager_.blocks_);
+  const auto is_there = [&](Entry entry) {
+    return manager_.blocks_.pool()[block_of(entry)].list == List::kLru;
+  };
   uint64_t came = 0;  // behind all others, and are still there
-  for (const Entry& entry : lines_[pool])
-    came += cached(entry).in_use != 0 && blocks.pool()[block_of(entry)].list == List::kLru;
-  for (uint64_t left = came; const Entry& entry : lines_[pool]) {
-    if (blocks.pool()[block_of(entry)].list != List::kLru) continue;
-    taking.set_age(block_of(entry), cached(entry).in_use != 0 ? left-- : cached(entry).age + came);
+  for (const Entry entry : pool.line) came += cached(entry).in_use != 0 && is_there(entry);
+  for (uint64_t left = came; const Entry entry : pool.line) {
+    if (is_there(entry))
+      taking.set_age(block_of(entry), cached(entry).in_use != 0 ? left-- : cached(entry).age + came);
   }
 }
 
 kvc_status Restore::publish() {
-  std::vector<std::vector<ExtraKey>> keys;  // all over one block each, so no view needs links
-  std::vector<std::unique_ptr<ExtraRecords>> extras;
-  std::vector<uint8_t> has_ages(lines_.size(), 0);  // by pool
+  std::vector<Making> made;
   const Guard lock(manager_.monitor_);
   KVC_TRY(check_new());
   Blocks& blocks = manager_.blocks_;
   CheckpointBlocks taking(blocks);
-  KVC_TRY(make_extras(&keys, &extras));
-  const auto attached = by_position();
-  std::vector<NodeId> nodes(contents_.positions.size(), kNoNode);
-  set_quotas();  // nothing fails from here on
+  KVC_TRY(make_extras(&made));
+  const std::vector<Entry> attached = by_position();
+  for (const Contents::Quota& quota : quotas_)  // before blocks come; nothing fails from here on
+    blocks.shares().carry_quota(ns_[quota.ns].index, quota.cls, quota.pool, quota.min, quota.max);
   blocks.lineages().carry(contents_.lineage);
-  publish_positions(extras, attached, nodes);
-  const bool same_lists = contents_.policy == manager_.shape_.policy_number &&
-                          contents_.policy_weight == manager_.shape_.policy_weight &&
-                          (contents_.has_levels != 0) == manager_.shape_.has_hints() &&
-                          manager_.shape_.lists_per_pool() != 1;
-  for (uint32_t p = 0; p < lines_.size(); ++p) {
-    has_ages[p] = same_lists && order_by_age(p);
-    for (const Entry& entry : lines_[p]) taking.end_taken(block_of(entry));
+  publish_positions(attached, made);
+  const bool same_lists =
+      contents_.lists == manager_.shape_.list_kinds() && manager_.shape_.lists_per_pool() != 1;
+  for (uint32_t p = 0; p < pools_.size(); ++p) {
+    pools_[p].has_ages = same_lists && order_by_age(p);
+    for (const Entry entry : pools_[p].line) taking.end_taken(block_of(entry));
   }
   for (size_t i = 0; i < registered_; ++i)
-    manager_.prompts_.pin_again(contents_.prompts[i].name.c_str(), contents_.prompts[i].num_pinned);
-  for (uint32_t p = 0; p < lines_.size(); ++p)
-    if (has_ages[p] != 0) set_ages(p);
-  if (!cache_only_) {
-    for (const Contents::Quota& quota : contents_.quotas)
-      blocks.shares().keep_to_quota(quota.cls, quota.pool);
-  }
+    manager_.prompts_.pin_again(prompts_[i].name.c_str(), prompts_[i].num_pinned);
+  for (const Taking& pool : pools_)
+    if (pool.has_ages) set_ages(pool);
+  for (const Contents::Quota& quota : quotas_) blocks.shares().keep_to_quota(quota.cls, quota.pool);
   blocks.positions().end_positions();
   return KVC_OK;
 }

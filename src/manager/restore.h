@@ -8,6 +8,7 @@
 // Quotas and registered prompts come too, unless only the cache is asked for; then what they held is cached.
 #pragma once
 #include <memory>
+#include <span>
 
 #include "manager/contents.h"
 #include "manager/manager.h"
@@ -17,7 +18,10 @@ namespace kvc {
 class Restore {
  public:
   Restore(Manager& manager, const Contents& contents, bool cache_only = false)
-      : manager_(manager), contents_(contents), cache_only_(cache_only) {}
+      : manager_(manager),
+        contents_(contents),
+        quotas_(contents.quotas.data(), cache_only ? 0 : contents.quotas.size()),
+        prompts_(contents.prompts.data(), cache_only ? 0 : contents.prompts.size()) {}
   ~Restore();
   Restore(const Restore&) = delete;
   Restore& operator=(const Restore&) = delete;
@@ -37,41 +41,47 @@ class Restore {
  private:
   struct Entry {
     uint32_t pool, index;  // in the contents
+    auto operator<=>(const Entry&) const = default;
+  };
+  struct Taking {                 // what is taken of a pool of the manager
+    std::vector<Entry> line;      // what is kept, first to leave first
+    std::vector<BlockId> popped;  // in the order in which they were taken
+    std::vector<BlockId> rest;    // room for those that were given back
+    bool has_ages = false;
+  };
+  struct Making {                // a position
+    std::vector<ExtraKey> keys;  // all over one block, so no view needs links
+    std::unique_ptr<ExtraRecords> extras;
+    NodeId node = kNoNode;
   };
   kvc_status check_new() const;
   kvc_status check_quotas() const;
   kvc_status register_prompts();
-  void set_quotas();
   void choose();
-  void line_up(std::vector<Entry>* line, PoolIndex pool) const;
+  std::vector<Entry> line_up(PoolIndex pool) const;
   bool same_pools() const;
   void take_blocks();
   kvc_status open_namespaces();
   kvc_status check_request(size_t index) const;
   kvc_status create_requests();
-  kvc_status make_extras(std::vector<std::vector<ExtraKey>>* keys,
-                         std::vector<std::unique_ptr<ExtraRecords>>* extras);
-  std::vector<std::pair<uint32_t, Entry>> by_position() const;
-  void publish_positions(const std::vector<std::unique_ptr<ExtraRecords>>& extras,
-                         const std::vector<std::pair<uint32_t, Entry>>& attached, std::vector<NodeId>& nodes);
+  kvc_status make_extras(std::vector<Making>* made) const;
+  std::vector<Entry> by_position() const;
+  void publish_positions(const std::vector<Entry>& attached, std::vector<Making>& made);
   bool order_by_age(PoolIndex pool);
-  void set_ages(PoolIndex pool);
+  void set_ages(const Taking& pool);
   kvc_status publish();
   void give_all_back();
-  ExtraKey key_of(const Contents::Position& position, const ExtraSpan& span) const;
   const Contents::Cached& cached(Entry entry) const {
     return contents_.pools[entry.pool].blocks[entry.index];
   }
-
   BlockId block_of(Entry entry) const { return BlockId{blocks_[entry.pool][entry.index]}; }
 
   Manager& manager_;
   const Contents& contents_;
-  const bool cache_only_;
-  std::vector<std::vector<Entry>> lines_;     // by pool of the manager: what is kept, first to leave first
+  const std::span<const Contents::Quota> quotas_;  // none if only the cache is asked for; likewise
+  const std::span<const Contents::NamedPrompt> prompts_;
+  std::vector<Taking> pools_;                 // by pool of the manager
   std::vector<std::vector<int32_t>> blocks_;  // by pool of the contents
-  std::vector<std::vector<BlockId>> popped_;  // by pool of the manager, in the order in which they were taken
-  std::vector<std::vector<BlockId>> rest_;    // room for those that were given back
   std::vector<uint8_t> needed_;               // positions
   std::vector<CarriedNamespace> ns_;          // by entry of namespaces
   std::vector<uint64_t> namespace_ids_, request_ids_;

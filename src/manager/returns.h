@@ -9,10 +9,7 @@ namespace kvc {
 class Returns : public RequestPart {
  public:
   Returns(const RequestPart& part, const Features& features)
-      : RequestPart(part),
-        features_(features),
-        full_(shape_.full_groups),
-        windows_(shape_.window_groups & ~shape_.state_groups) {}
+      : RequestPart(part), features_(features), full_(shape_.full_groups), windows_(shape_.windows()) {}
 
   // Whether all windows hold what the token after so many reads. They do, but inside a transfer.
   bool has_windows(const Request& request, uint32_t tokens) const;

@@ -16,10 +16,10 @@ class SchedulerView {
   // if the request's table could outgrow max_positions.
   // `step_id`: the step that will compute what gets slots, 0 in single calls; `copies`: its list.
   kvc_status create(const TokenSpan& prompt, const kvc_request_config& config, bool admit, uint64_t* id,
-                    uint64_t* num_cached, size_t max_positions, uint64_t step_id = 0,
+                    uint64_t* num_cached, size_t max_positions = SIZE_MAX, uint64_t step_id = 0,
                     CopyList* copies = nullptr) const;
   // `slots`: instead of the request's own from now on, if it is admitted; 0 = its own.
-  kvc_status admit(uint64_t id, uint64_t* num_cached, size_t max_positions, uint64_t step_id = 0,
+  kvc_status admit(uint64_t id, uint64_t* num_cached, size_t max_positions = SIZE_MAX, uint64_t step_id = 0,
                    CopyList* copies = nullptr, uint64_t slots = 0) const;
   // A new request that nobody knows yet: publish() or discard() it.
   kvc_status build(const TokenSpan& prompt, const kvc_request_config& config, Request** request) const;
@@ -30,15 +30,10 @@ class SchedulerView {
     const std::lock_guard lock(monitor_.mutex());
     return locked_share_of(waiting, namespace_id);
   }
-
   // The same with the lock.
-  uint64_t locked_share_of(uint64_t waiting, uint64_t namespace_id) const {
-    return blocks_.quotas().on() ? uint64_t{1} << class_of(waiting, namespace_id) : 1;
-  }
+  uint64_t locked_share_of(uint64_t waiting, uint64_t namespace_id) const;
 
  private:
-  ClassIndex class_of(uint64_t waiting, uint64_t namespace_id) const;
-
   Monitor& monitor_;
   Blocks& blocks_;
   Requests& requests_;

@@ -55,6 +55,13 @@ struct GroupShape {
   }
 };
 
+// In what lists cached blocks wait.
+struct ListKinds {
+  uint32_t policy = 0, has_levels = 0;
+  double policy_weight = 0;
+  bool operator==(const ListKinds&) const = default;
+};
+
 struct Shape {
   uint32_t block_size;
   Divider by_block;
@@ -80,11 +87,13 @@ struct Shape {
   // The division of the cached blocks (BlockPool).
   uint32_t num_classes, num_levels;
 
+  uint32_t windows() const { return window_groups & ~state_groups; }  // without states
   uint32_t token_groups() const { return full_groups | window_groups; }
   bool has_cross() const { return cross_groups != 0; }
   uint64_t lists_per_pool() const {
     return uint64_t{num_classes} * num_levels * policy->num_shelves(policy_weight);
   }
+  ListKinds list_kinds() const { return {policy_number, has_hints(), policy_weight}; }
   size_t positions_of(uint64_t tokens) const { return by_block.divide_up(static_cast<uint32_t>(tokens)); }
   // Positions that end within so many tokens; those within all tokens are without end.
   uint32_t positions_within(uint64_t tokens) const {

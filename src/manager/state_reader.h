@@ -33,11 +33,14 @@ struct StateReader {
       return visit(arguments...);
     }
   }
-  // visit(id, block): the blocks of a pool by id.
+  // visit(id, block): the blocks of a pool by id; those from `first` on.
   template <typename Visit>
   kvc_status each_block(size_t p, Visit&& visit) const {
-    const PoolCounts& counts = pool().counts(p);
-    for (uint64_t i = counts.first; i < counts.first + counts.size; ++i) {
+    return each_block(p, pool().counts(p).first, visit);
+  }
+  template <typename Visit>
+  kvc_status each_block(size_t p, uint64_t first, Visit&& visit) const {
+    for (uint64_t i = first; i < pool().counts(p).first + pool().counts(p).size; ++i) {
       const BlockId id{static_cast<int32_t>(i)};
       KVC_TRY(call(visit, id, pool().read(id)));
     }
@@ -50,51 +53,26 @@ struct StateReader {
     if (list == List::kFenced) return each_from(pool().fenced_head(p), visit);
     if (list == List::kFree) {
       KVC_TRY(each_from(pool().free_top(p), visit));
-      const PoolCounts& counts = pool().counts(p);
-      for (uint64_t i = pool().first_unopened(p); i < counts.first + counts.size; ++i) {
-        const BlockId id{static_cast<int32_t>(i)};
-        KVC_TRY(call(visit, id, pool().read(id)));
-      }
-      return KVC_OK;
+      return each_block(p, pool().first_unopened(p), visit);
     }
     for (uint32_t l = 0; l < pool().shelves().num_lists(); ++l)
       KVC_TRY(each_from(pool().lru_head(p, l), visit));
     return KVC_OK;
   }
-  // visit(id, block): the held blocks of a pool that are filling, by step.
-  template <typename Visit>
-  kvc_status each_filling(size_t p, Visit&& visit) const {
-    return pool().filling().on() ? each_from(pool().filling().head(p), visit) : KVC_OK;
-  }
+  // The same from a block of some list on.
   template <typename Visit>
   kvc_status each_from(BlockId id, Visit&& visit) const {
     for (; is_block(id) && !pool().at_end(id); id = pool()[id].next) KVC_TRY(call(visit, id, pool()[id]));
     return KVC_OK;
   }
-  // visit(id): the copies of a block's position in its group, the block first.
+  // visit(id): the copies of a block's position in its group, the block first; none of kNoBlock.
   template <typename Visit>
   kvc_status each_copy(BlockId first, Visit&& visit) const {
-    BlockId id = first;
-    do {
+    for (BlockId id = first; is_block(id);) {
       KVC_TRY(call(visit, id));
       id = pool()[id].next_copy;
-    } while (id != first);
-    return KVC_OK;
-  }
-  // visit(id, node): the living nodes by id.
-  template <typename Visit>
-  kvc_status each_node(Visit&& visit) const {
-    for (size_t i = 0; i < tree().places().used(); ++i) {
-      const NodeId id{static_cast<int32_t>(i)};
-      if (tree().alive(id)) KVC_TRY(call(visit, id, tree()[id]));
+      if (id == first) break;
     }
-    return KVC_OK;
-  }
-  // visit(id, node): the children of a node or of a namespace's root, newest first.
-  template <typename Visit>
-  kvc_status each_child(NodeId parent, Visit&& visit) const {
-    for (NodeId id = tree().first_child(parent); is_node(id); id = tree()[id].sibling_next)
-      KVC_TRY(call(visit, id, tree()[id]));
     return KVC_OK;
   }
   // visit(id, node): all nodes of a namespace, newest sibling first, depth first; up again over parents.

@@ -25,6 +25,15 @@ bool States::may_lack(const Request& request, GroupIndex group, size_t position)
          (request.committed == 0 || position != (request.committed - 1) / shape_.block_size);
 }
 
+uint64_t States::num_lacking(const Request& request) const {
+  uint64_t count = 0;
+  each_group([&](uint32_t g) {
+    const GroupTable& table = request.groups[g];
+    for (size_t j = table.dropped; j < request.positions; ++j) count += !is_block(table.blocks.data[j]);
+  });
+  return count;
+}
+
 uint64_t States::next_checkpoint(const Request& request) const {
   if (!request.admitted || request.next_full == UINT32_MAX || stale(request)) return 0;  // publishes nothing
   return checkpoint_after(request, request.committed, request.junction);

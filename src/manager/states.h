@@ -17,6 +17,8 @@ class States : public Feature {
   bool serves_later(const Request& request, GroupIndex group, size_t position) const;
   // Whether a position of a group's table may lack a block that no window has left.
   bool may_lack(const Request& request, GroupIndex group, size_t position) const;
+  // Positions that do, in all groups.
+  uint64_t num_lacking(const Request& request) const;
 
   kvc_status refine(const Request& request, Admissions& admissions, AdmissionPlan* plan) const;
   void tell(const Request& request, const AdmissionPlan& plan, kvc_probe_info* info) const;

@@ -16,7 +16,11 @@ class FillingBlocks {
   bool on() const { return steps_.size() != 0; }
   // How many there are, held or FENCED.
   uint64_t size() const { return size_; }
-  BlockId head(size_t pool) const { return blocks_[sentinels_ + pool].next; }
+  BlockId head(size_t pool) const { return on() ? blocks_[sentinels_ + pool].next : kNoBlock; }
+  // Whether a block may be what its content says.
+  bool intact(const Block& block) const {
+    return block.content != Content::kFilling || (on() && block.list != List::kLru);
+  }
   uint32_t step(BlockId id) const { return steps_[static_cast<size_t>(raw(id))]; }
   // Whether the steps up to `retired` have written one: it may wait in FENCED for others.
   bool over(BlockId id, uint64_t retired) const {

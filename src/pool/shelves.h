@@ -15,6 +15,7 @@ namespace kvc {
 // Where a cached block waits, and how many classes and levels there are.
 struct Place {
   uint32_t cls, level, shelf;
+  bool operator==(const Place&) const = default;
 };
 struct Division {
   uint32_t classes = 1, levels = 1;
@@ -37,7 +38,8 @@ class Shelves {
   void begin(size_t pool, BlockId first);
   void resize(size_t pool, uint64_t size);
 
-  uint32_t num_lists() const { return num_lists_; }  // classes * levels * shelves
+  uint32_t num_lists() const { return num_lists_; }               // classes * levels * shelves
+  uint32_t num_divided() const { return on() ? num_lists_ : 0; }  // lists whose blocks have ages
   uint32_t num_shelves() const { return num_shelves_; }
   size_t list_of(Place place) const {
     return (size_t{place.cls} * num_levels_ + place.level) * num_shelves_ + place.shelf;
@@ -94,8 +96,8 @@ class Shelves {
   void set_age(BlockId id, uint64_t age) {
     came_[static_cast<size_t>(raw(id))] = clocks_[blocks_[raw(id)].pool].now - age;
   }
-  // Blocks that came to the lists of its pool since this one did, itself included.
-  uint64_t age(BlockId id) const { return clocks_[blocks_[raw(id)].pool].now - came(id); }
+  // Blocks that came to the lists of its pool since this one did, itself included. 0 with one list.
+  uint64_t age(BlockId id) const { return on() ? clocks_[blocks_[raw(id)].pool].now - came(id) : 0; }
 
  private:
   struct Clock {

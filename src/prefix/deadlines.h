@@ -18,7 +18,7 @@ class Deadlines {
 
   uint64_t now() const { return now_; }
   // 0 = none.
-  uint64_t of(NodeId node) const { return entries_[index(node)].deadline; }
+  uint64_t of(NodeId node) const { return entries_.size() == 0 ? 0 : entries_[index(node)].deadline; }
   // A node without a deadline gets one, later than now().
   void set(NodeId node, uint64_t deadline);
   void clear(NodeId node);

@@ -34,6 +34,11 @@ class Notes {
   // Blocks that were attached to new positions, which are used once.
   void begin_chain(const BlockPool& pool, const BlockId* blocks, size_t count);
   void use(NodeId id);
+  // What is noted of a position.
+  void digest(NodeId id, DigestHash* out) const {
+    if (uses_.on()) out->add(uses_.of(id));
+    if (retention_.on()) out->add(retention_.level(id));
+  }
   void prefetch(NodeId id) const { uses_.prefetch(key_of(nodes_[raw(id)])); }
 
  private:

@@ -20,7 +20,10 @@ class Retention {
   }
   bool on() const { return levels_.size() != 0; }
 
-  uint32_t level(NodeId node) const { return levels_[static_cast<size_t>(raw(node))] ^ kDefaultLevel; }
+  // The default one without levels.
+  uint32_t level(NodeId node) const {
+    return on() ? levels_[static_cast<size_t>(raw(node))] ^ kDefaultLevel : kDefaultLevel;
+  }
   const Deadlines& deadlines() const { return deadlines_; }
   // Deadline 0: the level stays until it is set again or the position ends.
   void set(NodeId node, uint32_t level, uint64_t deadline) {

@@ -19,11 +19,13 @@ class Uses {
   [[nodiscard]] bool create(Memory& memory, size_t max_nodes, size_t capacity, uint64_t secret);
   bool on() const { return ring_.size() != 0; }
 
-  uint32_t of(NodeId node) const { return counts_[static_cast<size_t>(raw(node))]; }
+  // 0 if nothing is counted.
+  uint32_t of(NodeId node) const { return on() ? counts_[static_cast<size_t>(raw(node))] : 0; }
   // One more use of a node, which then has at most `limit`.
   void add(NodeId node, uint32_t limit) {
-    const uint32_t more = of(node) + 1;
-    counts_[static_cast<size_t>(raw(node))] = static_cast<uint8_t>(more < limit ? more : limit);
+    uint8_t& count = counts_[static_cast<size_t>(raw(node))];
+    const uint32_t more = count + 1u;
+    count = static_cast<uint8_t>(more < limit ? more : limit);
   }
   // The node has a block from now on, or no more. `key` is its content's; `tag` is for digests,
   // the same in every process.
@@ -46,8 +48,10 @@ class Uses {
       visit(entry.tag, entry.uses);
     }
   }
-  // Whether every entry with uses is in its chain, and nothing else is in one.
+  // Whether every entry with uses is in its chain, and nothing else is in one; whether a node has uses if it
+  // has a block.
   bool intact() const;
+  bool intact(NodeId node, bool has_block) const { return !on() || (of(node) != 0) == has_block; }
 
  private:
   static constexpr uint64_t kAhead = 8;

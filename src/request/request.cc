@@ -15,7 +15,6 @@ void Request::configure(const kvc_request_config& config, uint64_t root) {
   cross_tokens = static_cast<uint32_t>(config.cross_tokens);
   lookahead = static_cast<uint32_t>(config.lookahead);
   drop_tail_blocks = config.drop_tail_blocks;
-  headroom = static_cast<uint8_t>(config.headroom);
 }
 
 void Request::set_prompt(size_t num_tokens, size_t num_extra_keys, uint64_t chain_value) {

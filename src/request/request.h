@@ -89,6 +89,7 @@ struct alignas(64) Request {
   }
   const int32_t* token(uint64_t position) const { return tail.data + (position - tail_base); }
 
+  void set_headroom(uint32_t value) { headroom = static_cast<uint8_t>(value); }
   // Of a waiting request whose last tokens are no part of its prompt.
   void carry_prompt(uint32_t tokens) { prompt_len = tokens; }
 

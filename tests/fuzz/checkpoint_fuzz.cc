@@ -36,7 +36,7 @@ kvc_manager* make_manager(const kvc::Manifest& like) {
   config.pools = pools.data(), config.num_pools = pools.size();
   config.max_requests = 4, config.max_request_tokens = 256;
   config.flags = KVC_MANAGER_HINTS;
-  config.policy = like.contents.policy <= KVC_POLICY_FRAGMENTATION ? like.contents.policy : 0u;
+  config.policy = like.contents.lists.policy <= KVC_POLICY_FRAGMENTATION ? like.contents.lists.policy : 0u;
   config.event_capacity = 16;
   config.max_quotas = 2;
   config.seed = 1;

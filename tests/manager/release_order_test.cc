@@ -122,6 +122,25 @@ TEST_F(ReleaseOrder, StatesComeBehindAllKeysAndValues) {
   EXPECT_EQ(free(), (Ids{4, 5, 6, 7, 8, 9, 10, 11, 12, 13}));
 }
 
+// The same blocks, held by a pin alone in the end.
+TEST_F(ReleaseOrder, StatesOfAPinComeBehindAllKeysAndValues) {
+  kvc_group_config state = full_group();
+  state.kind = KVC_GROUP_STATE;
+  create(state);
+  const uint64_t id = admit(12);
+  commit(id, 12);
+  const auto prompt = tokens_from(1, 12);
+  uint64_t pin = 0, length = 0;
+  ASSERT_EQ(kvc_manager_pin_prefix(manager_.m, PROMPT(0, prompt.data(), 12, nullptr, 0), &pin, &length),
+            KVC_OK)
+      << last_error();
+  ASSERT_EQ(length, 12u);
+  release(id);
+  EXPECT_EQ(lru(), Ids{});
+  ASSERT_EQ(kvc_manager_unpin_prefix(manager_.m, pin), KVC_OK);
+  EXPECT_EQ(lru(), (Ids{2, 1, 0, 3}));
+}
+
 TEST_F(ReleaseOrder, NothingCommittedGoesToFreeDeepestFirst) {
   create(window_group(8));
   release(admit(12));  // full: 0 1 2, window: 3 4 5

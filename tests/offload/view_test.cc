@@ -2,6 +2,7 @@
 // What a store learns of a block that is copied while other threads use the manager.
 #include "api/guard.h"
 #include "manager/manager.h"
+#include "manager/offload_view.h"
 #include "offload/scene.h"
 
 namespace kvc::test {
@@ -11,7 +12,7 @@ using Content = OffloadView::Content;
 
 class View : public ::testing::Test {
  protected:
-  View() : scene({}), view(scene.manager->impl->offload_view()) {}
+  View() : scene({}), view(*scene.manager->impl) {}
 
   uint64_t admit(const std::vector<int32_t>& prompt) {
     const uint64_t id = scene.create(prompt);

@@ -586,11 +586,14 @@ class Rules {
   }
   Hint hint_of(const Key& k) const { return hints_.count(k) ? hints_.at(k) : Hint{}; }
   void drop_pins(const Table& table) {
-    for (bool window : {true, false})
+    const auto each = [&](bool window, bool state) {
       for (uint64_t j = table[0].size(); j-- > 0;)
         for (size_t g = 0; g < table.size(); ++g)
-          if (config_.groups[g].window == window && table[g][j].block >= 0)
+          if (config_.groups[g].window == window && config_.groups[g].state == state &&
+              table[g][j].block >= 0)
             drop(table[g][j].block, &Block::pins);
+    };
+    each(true, false), each(false, false), each(true, true);  // states leave last
   }
   int missing(Positions::const_iterator at) const {  // full groups without a block there
     int count = 0, crossed = 0;
