@@ -114,7 +114,7 @@ class Checker {
       KVC_CHECK(r.published == 0, "request %zu published %u positions and has no cursor", i, r.published);
     }
     KVC_TRY(tables(i, r));
-    KVC_TRY(features.check([&](const auto& feature) { return feature.check(i, r); }));
+    KVC_TRY(features.try_each([&](const auto& feature) { return feature.check(i, r); }));
     for (uint32_t g = shape_.num_token_groups; g < shape_.num_groups; ++g) {
       for (size_t j = 0; j < r.cross_positions; ++j)
         ++holds_[static_cast<size_t>(raw(r.groups[g].blocks.data[j]))].refs;

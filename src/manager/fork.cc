@@ -19,7 +19,7 @@ void Requests::share_blocks(const Request& parent, Request& child, size_t positi
 }
 
 kvc_status Requests::fork(Request& parent, uint64_t* child_id) {
-  KVC_TRY(features_.check([&](const auto& feature) { return feature.check_fork(parent); }));
+  KVC_TRY(features_.try_each([&](const auto& feature) { return feature.check_fork(parent); }));
   if (!returns_.has_windows(parent, parent.committed)) {
     return fail(KVC_ERROR_BUSY,
                 "the transfer of the request is not committed: a fork would lack the window before token %u; "
@@ -43,7 +43,7 @@ kvc_status Requests::fork(Request& parent, uint64_t* child_id) {
     return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory for a fork of %u tokens", parent.committed);
   }
   if (const kvc_status status =
-          features_.check([&](auto& feature) { return feature.reserve_fork(parent, child); });
+          features_.try_each([&](auto& feature) { return feature.reserve_fork(parent, child); });
       status != KVC_OK) {
     discard(child);
     return status;

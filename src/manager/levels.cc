@@ -4,18 +4,15 @@
 namespace kvc {
 
 void Levels::set_level(NodeId node, uint32_t level, uint64_t until) {
-  const bool moves = cached_.level_of(node) != level;
+  const bool moves = s_.tree.notes().level(node) != level;
   s_.tree.notes().retention().set(node, level, until);
   if (moves) cached_.each(node, [&](BlockId id) { s_.pool.shelves().renew(id, cached_.place_of(node)); });
 }
 
-void Levels::use_annotated(const NodeId* path, size_t length) {
-  if (s_.tree.notes().uses().on()) {
-    for (size_t j = 0; j < length; ++j) s_.tree.notes().use(path[j]);
-  }
-  if (!s_.tree.notes().retention().on()) return;
+// What was demoted and is used again has the usual level.
+void Levels::raise(const NodeId* path, size_t length) {
   for (size_t j = length; j-- > 0;) {
-    if (cached_.level_of(path[j]) == kDemoted) set_level(path[j], kDefaultLevel, 0);
+    if (s_.tree.notes().level(path[j]) == kDemoted) set_level(path[j], kDefaultLevel, 0);
   }
 }
 

@@ -43,7 +43,7 @@ kvc_status Requests::take_record(NamespaceId ns, Request** out) {
 
 kvc_status Requests::begin(const TokenSpan& prompt, const kvc_request_config& config, Request** out) {
   NamespaceId ns{};
-  KVC_TRY(blocks_.namespace_blocks().find_namespace(prompt.namespace_id, &ns));
+  KVC_TRY(blocks_.namespaces().find(prompt.namespace_id, &ns));
   kvc_extra_key key;
   const size_t own_keys = config.cross_tokens != 0 && cross_key(config, &key);
   if (own_keys != 0) KVC_TRY(check_cross_key(prompt, key));

@@ -92,8 +92,7 @@ LookupScratch::LookupScratch(Matcher& matcher, const TokenSpan& span)
   {
     const std::lock_guard lock(matcher.mutex_);
     NamespaceId ns{};
-    if ((status_ = matcher.blocks_.namespace_blocks().find_namespace(span.namespace_id, &ns)) != KVC_OK)
-      return;
+    if ((status_ = matcher.blocks_.namespaces().find(span.namespace_id, &ns)) != KVC_OK) return;
     root = matcher.root(ns);
     if (!hashes_.reserve(matcher.arena_, num_blocks_, 0) || !path_.reserve(matcher.arena_, num_blocks_, 0) ||
         !residents_.reserve(matcher.arena_, num_blocks_, 0) ||
@@ -116,7 +115,7 @@ LookupScratch::~LookupScratch() {
 
 kvc_status LookupScratch::look(Prompt* prompt) const {
   NamespaceId ns{};
-  KVC_TRY(matcher_.blocks_.namespace_blocks().find_namespace(span_.namespace_id, &ns));
+  KVC_TRY(matcher_.blocks_.namespaces().find(span_.namespace_id, &ns));
   *prompt = Prompt{span_.tokens, hashes_.data, keys(), ns, matcher_.blocks_.namespaces().epoch(ns)};
   return KVC_OK;
 }

@@ -28,7 +28,7 @@ Manager::Manager(const Shape& shape, const Env& env)
       rows_(shape_),
       matcher_(shape_, blocks_, hash_, arena_, mutex_),
       pins_(shape_, blocks_, matcher_, arena_),
-      prompts_(shape_, blocks_, matcher_, pins_, arena_),
+      prompts_(shape_, blocks_, pins_, arena_),
       requests_(shape_, blocks_, matcher_, prompts_, rows_, hash_, arena_, counters_),
       monitor_(mutex_, counters_, events_, blocks_, requests_, memory_, sizeof(Manager)),
       external_(shape_, blocks_, matcher_, arena_),

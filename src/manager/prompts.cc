@@ -80,9 +80,7 @@ kvc_status Prompts::add(const char* name, const TokenSpan& span, LookupScratch& 
                         uint64_t* num_pinned) {
   Prompt content;
   KVC_TRY(check_new(name, scratch, &content));
-  const size_t hit = matcher_.match(content, scratch.num_blocks(), shape_.token_groups(), 0, scratch.path(),
-                                    scratch.residents(), nullptr);
-  const size_t length = pins_.pinnable(scratch.path(), hit);
+  const size_t length = pins_.find(content, scratch.num_blocks(), scratch.path(), scratch.residents());
   KVC_TRY(pins_.check(scratch.path(), length, content.ns));
   RegisteredPrompt fresh = {};
   uint32_t index;
@@ -192,19 +190,16 @@ kvc_status Prompts::remove(const char* name) {
 }
 
 void Prompts::follow_moves(PoolIndex pool) {
-  for (size_t i = 0; count_ != 0 && i < used_; ++i) {
-    const RegisteredPrompt& prompt = records_.data[i];
-    if (prompt.registered)
-      blocks_.compactor().follow_moves(pool, prompt.blocks.data,
-                                       size_t{prompt.num_pinned} * shape_.num_token_groups);
-  }
+  each([&](size_t, const RegisteredPrompt& prompt) {
+    blocks_.compactor().follow_moves(pool, prompt.blocks.data,
+                                     size_t{prompt.num_pinned} * shape_.num_token_groups);
+  });
 }
 
 void Prompts::drop_stale() {
-  for (size_t i = 0; count_ != 0 && i < used_; ++i) {
-    RegisteredPrompt& prompt = records_.data[i];
-    if (prompt.registered && prompt.epoch != blocks_.namespaces().epoch(prompt.ns)) give_up(prompt);
-  }
+  each([&](size_t i, const RegisteredPrompt& prompt) {
+    if (prompt.epoch != blocks_.namespaces().epoch(prompt.ns)) give_up(records_.data[i]);
+  });
 }
 
 kvc_status Prompts::copy(const char* name, size_t num_more, Text* text) {
@@ -240,9 +235,7 @@ void Prompts::grow(RegisteredPrompt& prompt, size_t most) {
   const Prompt content{prompt.tokens.data, prompt.hashes.data, prompt.key_list(), prompt.ns,
                        blocks_.namespaces().epoch(prompt.ns)};
   const size_t limit = std::min<size_t>(most, prompt.num_positions);
-  const size_t hit =
-      matcher_.match(content, limit, shape_.token_groups(), 0, path_.data, residents_.data, nullptr);
-  const size_t length = pins_.pinnable(path_.data, hit);
+  const size_t length = pins_.find(content, limit, path_.data, residents_.data);
   if (length < prompt.num_pinned || !pins_.may_hold(path_.data, length, prompt.ns)) return;
   pins_.hold(path_.data, length, spare_.data);
   give_up(prompt);

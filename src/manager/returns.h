@@ -12,7 +12,7 @@ class Returns : public RequestPart {
       : RequestPart(part),
         features_(features),
         full_(shape_.full_groups),
-        windows_(shape_.window_groups & ~shape_.state_groups) {}
+        windows_(shape_.sliding_groups()) {}
 
   // Whether all windows hold what the token after so many reads. They do, but inside a transfer.
   bool has_windows(const Request& request, uint32_t tokens) const;

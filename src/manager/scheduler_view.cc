@@ -37,13 +37,13 @@ kvc_status SchedulerView::build(const TokenSpan& prompt, const kvc_request_confi
   return status;
 }
 
-ClassIndex SchedulerView::class_of(uint64_t waiting, uint64_t namespace_id) const {
-  if (waiting != 0) {
-    const Request* request = requests_.peek(waiting);
-    return request == nullptr ? ClassIndex{0} : blocks_.shares().class_of(request->ns);
-  }
-  if (!blocks_.namespaces().is_open(namespace_id)) return 0;
-  return blocks_.shares().class_of(namespace_id == 0 ? 0 : handle_index(namespace_id));
+uint64_t SchedulerView::locked_share_of(uint64_t waiting, uint64_t namespace_id) const {
+  NamespaceId ns = kNoNamespace;
+  if (const Request* request = requests_.peek(waiting); request != nullptr)
+    ns = request->ns;
+  else if (waiting == 0 && blocks_.namespaces().is_open(namespace_id))
+    ns = namespace_id == 0 ? 0 : handle_index(namespace_id);
+  return uint64_t{1} << blocks_.shares().class_of(ns);
 }
 
 kvc_status SchedulerView::admit(uint64_t id, uint64_t* num_cached, size_t max_positions, uint64_t step_id,

@@ -30,15 +30,10 @@ class SchedulerView {
     const std::lock_guard lock(monitor_.mutex());
     return locked_share_of(waiting, namespace_id);
   }
-
   // The same with the lock.
-  uint64_t locked_share_of(uint64_t waiting, uint64_t namespace_id) const {
-    return blocks_.quotas().on() ? uint64_t{1} << class_of(waiting, namespace_id) : 1;
-  }
+  uint64_t locked_share_of(uint64_t waiting, uint64_t namespace_id) const;
 
  private:
-  ClassIndex class_of(uint64_t waiting, uint64_t namespace_id) const;
-
   Monitor& monitor_;
   Blocks& blocks_;
   Requests& requests_;

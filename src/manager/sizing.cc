@@ -7,7 +7,7 @@
 namespace kvc {
 
 kvc_status Manager::find_curve(uint64_t namespace_id, NamespaceId* ns) const {
-  if (namespace_id != KVC_ALL_NAMESPACES) return blocks_.namespace_blocks().find_namespace(namespace_id, ns);
+  if (namespace_id != KVC_ALL_NAMESPACES) return blocks_.namespaces().find(namespace_id, ns);
   *ns = Curves::kAll;
   return KVC_OK;
 }

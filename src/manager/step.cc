@@ -99,11 +99,11 @@ inline bool Stepper::commit_items(const StepPlan& plan, uint64_t step_id, bool u
   for (size_t begin = 0; begin < step.num_requests; begin += kSlice) {
     const size_t end = begin + kSlice < step.num_requests ? begin + kSlice : step.num_requests;
     std::memset(status + begin, 0, (end - begin) * sizeof *status);
-    uint64_t left = plan.may_decode() ? decode(plan, step_id, begin, end, status)
-                                      : find_repeated(plan, step_id, begin, end, status);
+    const uint64_t left = plan.may_decode() ? decode(plan, step_id, begin, end, status)
+                                            : find_repeated(plan, step_id, begin, end, status);
     all_done = all_done && left == 0;
-    for (; left != 0; left &= left - 1) {
-      const size_t i = begin + static_cast<size_t>(__builtin_ctzll(left));
+    for (const uint32_t bit : bits_of(left)) {
+      const size_t i = begin + bit;
       if (status[i] == kRepeated) continue;
       if (usual && commit_usual(plan, i)) {
         status[i] = kCommitted;

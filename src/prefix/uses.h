@@ -19,7 +19,7 @@ class Uses {
   [[nodiscard]] bool create(Memory& memory, size_t max_nodes, size_t capacity, uint64_t secret);
   bool on() const { return ring_.size() != 0; }
 
-  uint32_t of(NodeId node) const { return counts_[static_cast<size_t>(raw(node))]; }
+  uint32_t of(NodeId node) const { return on() ? counts_[static_cast<size_t>(raw(node))] : 0; }
   // One more use of a node, which then has at most `limit`.
   void add(NodeId node, uint32_t limit) {
     const uint32_t more = of(node) + 1;
