@@ -112,7 +112,7 @@ kvc_status Admissions::reserve(Request& request, bool single, const AdmissionPla
   if (const kvc_status status =
           blocks_.room().check_room(plan.demand, request.ns, watermark(request), "the admission");
       status != KVC_OK) {
-    return refused(request, status, least(request, plan), "the admission");
+    return blocks_.room().refused(status, least(request, plan), request.ns, "the admission");
   }
   if (!reserve_tables(request, positions) ||
       !features_.all([&](auto& feature) { return feature.reserve(request, plan, single); })) {
@@ -194,10 +194,7 @@ void Admissions::count_first(const Request& request, const AdmissionPlan& plan) 
 
 uint64_t Admissions::num_admitted_of(NamespaceId ns) const {
   uint64_t admitted = 0;
-  for (size_t i = 0; i < requests_.size(); ++i) {
-    const Request& request = requests_.at(i);
-    admitted += request.id != 0 && request.ns == ns && request.admitted;
-  }
+  requests_.each_admitted([&](const Request& request) { admitted += request.ns == ns; });
   return admitted;
 }
 

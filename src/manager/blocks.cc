@@ -49,6 +49,15 @@ void Blocks::hold_run(GroupIndex group, const NodeId* path, size_t count, Namesp
   s_.namespaces.cached(ns, s_.shape.groups[group].pool) -= leaver.count();
 }
 
+uint32_t Blocks::written(NodeId node, uint64_t step) const {
+  uint32_t groups = s_.tree[node].resident;
+  for (const uint32_t g : bits_of(groups)) {
+    const BlockId block = s_.tree.block_of(node, g);
+    if (s_.pool.is_filling(block) && !s_.pool.filling().over(block, step)) groups &= ~(1u << g);
+  }
+  return groups;
+}
+
 void Blocks::release(BlockId id, Keep keep, NamespaceId ns, bool stale) {
   Block& block = s_.pool[id];
   if (!drop_ref(block)) return;

@@ -61,7 +61,8 @@ class Blocks {
   // Takes blocks for requests of a namespace. The group's pool must have `count` available.
   void take(GroupIndex group, NamespaceId ns, size_t count, BlockId* out) {
     cached_.pop(group, ns, count, out);
-    s_.zeroing.hand_over(out, count, s_.namespaces.id(ns));
+    if (s_.zeroing.on()) [[unlikely]]
+      s_.zeroing.hand_over(out, count, s_.namespaces.id(ns));
   }
   // A copy of a block that is filling is filling too.
   void fill_like(BlockId copy, BlockId source) {
@@ -96,13 +97,7 @@ class Blocks {
   void mark_written(BlockId id) { s_.pool.mark_written(s_.pool[id]); }
   // Groups whose block at a position can be read by those that run behind a step: no later one writes it.
   uint32_t readable(NodeId node, uint64_t step) const {
-    uint32_t groups = s_.tree[node].resident;
-    if (s_.pool.filling().size() == 0) return groups;
-    for (const uint32_t g : bits_of(groups)) {
-      const BlockId block = s_.tree.block_of(node, g);
-      if (s_.pool.is_filling(block) && !s_.pool.filling().over(block, step)) groups &= ~(1u << g);
-    }
-    return groups;
+    return s_.pool.filling().size() == 0 ? s_.tree[node].resident : written(node, step);
   }
 
   // ---- releasing
@@ -151,6 +146,8 @@ class Blocks {
  private:
   friend class CheckpointBlocks;
 
+  // The same when something is filling.
+  uint32_t written(NodeId node, uint64_t step) const;
   // Takes a block that is found again out of LRU or FENCED, before a hold is added.
   void hit(BlockId id) {
     const List list = s_.pool[id].list;

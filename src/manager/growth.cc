@@ -38,7 +38,7 @@ kvc_status Requests::extend_blocks(Request& request, uint64_t capacity, uint64_t
       status != KVC_OK) {
     Least least = least_held(shape_, capacity, 0);
     features_.each([&](const auto& feature) { feature.add_least(request, added != 0, &least); });
-    return refused(request, status, least, "the extension");
+    return blocks_.room().refused(status, least, request.ns, "the extension");
   }
   if (!reserve_tables(request, positions) ||
       (copies == nullptr && !copies_.reserve(static_cast<size_t>(__builtin_popcount(copied))))) {

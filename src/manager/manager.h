@@ -14,6 +14,8 @@
 //   Curves         curves.h          miss-ratio curves; Requests feeds them
 //   Monitor        monitor.h         the lock and the counters that readers see
 #pragma once
+#include <kvcache/sizing.h>
+
 #include <functional>
 
 #include "manager/external.h"
@@ -21,8 +23,6 @@
 #include "manager/state_reader.h"
 #include "observe/event_ring.h"
 
-struct kvc_curve_config;
-struct kvc_curve_info;
 struct kvc_event_batch;
 struct kvc_probe_info;
 struct kvc_rebuild;
@@ -88,11 +88,16 @@ class Manager {
   kvc_status set_prefix_caching(bool on);
 
   kvc_status set_quota(uint64_t namespace_id, PoolIndex pool, uint64_t min, uint64_t max);
-  // Miss-ratio curves: sizing.cc. Of a namespace; 0 = all together.
-  kvc_status open_curve(uint64_t namespace_id, const kvc_curve_config& config);
-  kvc_status close_curve(uint64_t namespace_id);
-  kvc_status read_curve(uint64_t namespace_id, const uint64_t* sizes, size_t num_sizes, double* rates);
-  kvc_status curve_info(uint64_t namespace_id, kvc_curve_info* info);
+  // The miss-ratio curve of a namespace, or of all together (KVC_ALL_NAMESPACES): call(curves, ns, memory).
+  template <typename Call>
+  kvc_status change_curve(uint64_t namespace_id, Call&& call) {
+    return change([&](const ManagerParts&) { return on_curve(namespace_id, call); });
+  }
+  template <typename Call>
+  kvc_status read_curve(uint64_t namespace_id, Call&& call) {
+    const std::lock_guard lock(monitor_.mutex());
+    return on_curve(namespace_id, call);
+  }
 
   // Requests. `config` is complete; admit: whether to admit at once, if the table cannot outgrow
   // max_positions.
@@ -178,7 +183,12 @@ class Manager {
   kvc_status check_idle() const;
   kvc_status build();
   uint32_t last_generation();
-  kvc_status find_curve(uint64_t namespace_id, NamespaceId* ns) const;
+  template <typename Call>
+  kvc_status on_curve(uint64_t namespace_id, Call&& call) {
+    NamespaceId ns = Curves::kAll;
+    if (namespace_id != KVC_ALL_NAMESPACES) KVC_TRY(blocks_.namespaces().find(namespace_id, &ns));
+    return call(requests_.curves(), ns, memory_);
+  }
   SchedulerView view() { return SchedulerView(monitor_, blocks_, requests_); }
 
   const Shape shape_;

@@ -77,12 +77,10 @@ void Publications::stop(Request& request, bool warns) {
 }
 
 void Publications::stop_all() {
-  for (size_t i = 0; i < requests_.size(); ++i) {
-    Request& request = requests_.at(i);
-    if (request.id == 0 || !request.admitted) continue;
+  requests_.each_admitted([&](Request& request) {
     request.close_lane();
     stop(request, false);
-  }
+  });
 }
 
 void Publications::prefetch(Request& request) {

@@ -60,8 +60,6 @@ class RequestPart {
   static kvc_status no_memory_for_keys(size_t positions) {
     return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory for the extra keys of %zu blocks", positions);
   }
-  // Counts a refusal and returns it, or NEVER_FITS.
-  kvc_status refused(const Request& request, kvc_status status, const Least& least, const char* who);
 
   const Shape& shape_;
   Blocks& blocks_;

@@ -69,6 +69,13 @@ class Room {
     const size_t pool = pool_that_lacks(least, ns);
     return pool == kMaxPools ? status : refuse_for_good(least, pool, ns, who);
   }
+  // The same of a request, which is counted.
+  kvc_status refused(kvc_status status, const Least& least, NamespaceId ns, const char* who) {
+    status = refusal(status, least, ns, who);
+    ++s_.counters.refusals;
+    if (status == KVC_ERROR_OVER_QUOTA) s_.quotas.count_refusal(s_.class_of(ns), refused_pool_);
+    return status;
+  }
   // The pool that never has the least; kMaxPools if there is none.
   size_t pool_that_lacks(const Least& least, NamespaceId ns) const {
     for (size_t p = 0; p < s_.shape.num_pools; ++p) {
@@ -88,10 +95,6 @@ class Room {
   void take_back_hit(BlockId id, List was);
   void expect_blocks(NamespaceId ns, size_t pool, uint64_t count);
   static uint64_t last_shortage();  // blocks missing at this thread's last refusal
-  // What count_refusal() counts is the last OVER_QUOTA.
-  void count_refusal(NamespaceId ns, kvc_status status) {
-    if (status == KVC_ERROR_OVER_QUOTA) s_.quotas.count_refusal(s_.class_of(ns), refused_pool_);
-  }
 
  private:
   kvc_status refuse(const Demand& demand, NamespaceId ns, uint64_t watermark, const char* who) const;

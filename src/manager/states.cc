@@ -117,7 +117,7 @@ kvc_status States::reserve_fork(const Request& parent, Request&) {
   int copies = 0;
   for (const uint32_t g : groups()) ++demand.blocks[shape_.groups[g].pool], ++copies;
   if (const kvc_status status = blocks_.room().check_room(demand, parent.ns, 0, "the fork"); status != KVC_OK)
-    return refused(parent, status, Least(shape_.num_pools), "the fork");
+    return blocks_.room().refused(status, Least(shape_.num_pools), parent.ns, "the fork");
   if (copies_.reserve(static_cast<size_t>(copies))) return KVC_OK;
   return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory for the copies of %d states", copies);
 }

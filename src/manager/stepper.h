@@ -75,10 +75,9 @@ class Stepper {
   // step.cc
   uint64_t begin(StepPlan& plan, CopyList& copies);
   void end(StepPlan& plan, CopyList& copies);
-  class Pauses;
   bool commit_items(const StepPlan& plan, uint64_t step_id, bool usual, Guard& lock, FirstError& failure);
-  void shrink_items(const StepPlan& plan, Pauses& pauses, FirstError& failure);
-  void extend_items(StepPlan& plan, bool usual, CopyList& copies, Pauses& pauses, FirstError& failure);
+  void shrink_items(const StepPlan& plan, Guard& lock, FirstError& failure);
+  void extend_items(StepPlan& plan, bool usual, CopyList& copies, Guard& lock, FirstError& failure);
   void close_lanes(const uint64_t* ids, size_t count);
   uint64_t find_repeated(const StepPlan& plan, uint64_t step_id, size_t begin, size_t end,
                          kvc_status* status);
