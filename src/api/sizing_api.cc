@@ -96,16 +96,17 @@ kvc_status kvc_manager_open_curve(kvc_manager* m, uint64_t namespace_id, const k
   return on_manager(m, [&](Manager& manager) {
     kvc_curve_config own;
     KVC_TRY(read_curve_config(manager.shape(), config, &own));
-    return manager.change_curve(namespace_id,
-                                [&](Curves& curves, NamespaceId ns) { return curves.open(ns, own); });
+    return manager.change_curve(namespace_id, [&](Curves& curves, NamespaceId ns, Memory& memory) {
+      return curves.open(memory, ns, own);
+    });
   });
 }
 
 kvc_status kvc_manager_close_curve(kvc_manager* m, uint64_t namespace_id) {
   KVC_RECORD(kvc_manager_close_curve, m, namespace_id);
   return on_manager(m, [&](Manager& manager) {
-    return manager.change_curve(namespace_id,
-                                [](Curves& curves, NamespaceId ns) { return curves.close(ns); });
+    return manager.change_curve(
+        namespace_id, [](Curves& curves, NamespaceId ns, const Memory&) { return curves.close(ns); });
   });
 }
 
@@ -114,7 +115,7 @@ kvc_status kvc_manager_read_curve(kvc_manager* m, uint64_t namespace_id, const u
   return on_manager(m, [&](Manager& manager) {
     KVC_REQUIRE_MEMORY(num_blocks, num_sizes);
     KVC_REQUIRE_MEMORY(hit_rates, num_sizes);
-    return manager.read_curve(namespace_id, [&](const Curves& curves, NamespaceId ns) {
+    return manager.read_curve(namespace_id, [&](const Curves& curves, NamespaceId ns, const Memory&) {
       return curves.read(ns, num_blocks, num_sizes, hit_rates);
     });
   });
@@ -123,8 +124,9 @@ kvc_status kvc_manager_read_curve(kvc_manager* m, uint64_t namespace_id, const u
 kvc_status kvc_manager_curve_info(kvc_manager* m, uint64_t namespace_id, kvc_curve_info* info) {
   return on_manager(m, [&](Manager& manager) {
     return answer(info, [&](kvc_curve_info* out) {
-      return manager.read_curve(namespace_id,
-                                [&](const Curves& curves, NamespaceId ns) { return curves.info(ns, out); });
+      return manager.read_curve(namespace_id, [&](const Curves& curves, NamespaceId ns, const Memory&) {
+        return curves.info(ns, out);
+      });
     });
   });
 }

@@ -3,6 +3,7 @@
 // position. A parent is a node or, negative, the root of a namespace (its index, complemented).
 #pragma once
 #include <cstdint>
+#include <type_traits>
 
 namespace kvc {
 
@@ -18,6 +19,12 @@ class IndexOf {
  private:
   uint32_t value_;
 };
+
+// Nor do two kinds compare, though each is a number.
+template <typename One, typename Other>
+requires(!std::is_same_v<One, Other>) bool operator==(IndexOf<One>, IndexOf<Other>) = delete;
+template <typename One, typename Other>
+requires(!std::is_same_v<One, Other>) void operator<=>(IndexOf<One>, IndexOf<Other>) = delete;
 
 using NamespaceId =
     IndexOf<struct NamespaceKind>;  // in the table of namespaces: what callers have is a handle

@@ -32,7 +32,7 @@ struct AdmissionPlan {
   Matcher::Head head;    // with which the hit goes on
   AdmittedSlots slots;
   uint64_t epoch;
-  bool cross_cached;          // if it has an encoder
+  bool cross_cached = false;  // its encoder
   bool whole_blocks = false;  // no head is looked for
   Demand demand;
 };
@@ -54,12 +54,9 @@ void add_demand(const Shape& shape, const AdmittedSlots& slots, AddHit add_hit, 
     const uint64_t hits = blocks - others;
     blocks += shape.taken(g, length, end, slots.step_end(), slots.transfer_end).count();
     if (whole_end == 0) continue;
-    const bool state = group.kind == KVC_GROUP_STATE;  // of which the last step has one before it
-    const uint64_t all =
-        (state ? 1 : hits) +
-        shape.taken(g, length, whole_end, slots.known, state ? 0 : slots.transfer_end).count();
-    const bool window = group.windowed() && !state;
-    blocks = std::max(blocks, others + (window ? std::min(all, shape.most_held(g, slots.step)) : all));
+    const uint64_t most =
+        shape.most_held(g, hits, length, whole_end, slots.known, slots.transfer_end, slots.step);
+    blocks = std::max(blocks, others + most);
   }
 }
 
@@ -67,8 +64,8 @@ void add_demand(const Shape& shape, const AdmittedSlots& slots, AddHit add_hit, 
 // nobody holds any: then only an admission without the hit fits.
 template <class MostRoom>
 bool outgrows_state_pools(const Shape& shape, const Demand& demand, MostRoom most_room) {
-  for (uint32_t groups = shape.state_groups; groups != 0; groups &= groups - 1) {
-    const size_t pool = shape.groups[__builtin_ctz(groups)].pool;
+  for (const uint32_t g : bits_of(shape.state_groups)) {
+    const size_t pool = shape.groups[g].pool;
     if (demand.blocks[pool] > most_room(pool)) return true;
   }
   return false;
@@ -81,7 +78,7 @@ inline Least least_held(const Shape& shape, uint64_t tokens, uint64_t transfer_e
                         uint64_t last = 0) {
   Least least(shape.num_pools);
   for (uint32_t g = 0; g < shape.num_token_groups; ++g) {
-    const bool moves = first != 0 && shape.groups[g].windowed() && (shape.state_groups >> g & 1) == 0;
+    const bool moves = first != 0 && shape.groups[g].slides();
     least.blocks[shape.groups[g].pool] += moves ? shape.fewest_held_within(g, first, last, transfer_end != 0)
                                                 : shape.fewest_held(g, tokens, transfer_end == tokens);
   }

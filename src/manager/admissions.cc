@@ -45,7 +45,7 @@ kvc_status Admissions::match(const Request& request, AdmissionPlan* plan) {
   plan->behind = blocks_.retired();
   features_.each([&](const auto& feature) { feature.run_behind(request, plan); });
   KVC_TRY(find(request, hit_limit(request), plan));
-  return features_.check([&](auto& feature) { return feature.match(request, plan); });
+  return features_.try_each([&](auto& feature) { return feature.match(request, plan); });
 }
 
 kvc_status Admissions::find(const Request& request, size_t limit, AdmissionPlan* plan) {
@@ -57,7 +57,7 @@ kvc_status Admissions::find(const Request& request, size_t limit, AdmissionPlan*
 // What the admission takes out of each pool: new blocks, and hits that nobody holds yet.
 kvc_status Admissions::plan(const Request& request, AdmissionPlan* plan) {
   plan_blocks(request, plan);
-  return features_.check([&](const auto& feature) { return feature.refine(request, *this, plan); });
+  return features_.try_each([&](const auto& feature) { return feature.refine(request, *this, plan); });
 }
 
 void Admissions::plan_blocks(const Request& request, AdmissionPlan* plan) const {
@@ -96,7 +96,7 @@ void Admissions::plan_demand(const Request& request, const AdmittedSlots& slots,
 Least Admissions::least(const Request& request, const AdmissionPlan& plan) const {
   const AdmittedSlots slots = plan_slots(request, plan);
   const uint64_t first = admitted_capacity(request, 0, slots.whole != 0);
-  const bool moves = first < request.known && request.known > 1 && may_read(request);
+  const bool moves = first < request.known && request.known > 1 && shape_.caches() && may_read(request);
   Least least = least_held(shape_, slots.most(), slots.transfer_end, moves ? first : 0,
                            capacity_for(request, request.known));
   features_.each([&](const auto& feature) { feature.add_least(request, false, &least); });
@@ -107,12 +107,12 @@ Least Admissions::least(const Request& request, const AdmissionPlan& plan) const
 
 // `single`: its copies wait.
 kvc_status Admissions::reserve(Request& request, bool single, const AdmissionPlan& plan) {
-  KVC_TRY(features_.check([&](auto& feature) { return feature.wait(request, plan); }));
+  KVC_TRY(features_.try_each([&](auto& feature) { return feature.wait(request, plan); }));
   const size_t positions = shape_.positions_of(plan.slots.capacity);
   if (const kvc_status status =
           blocks_.room().check_room(plan.demand, request.ns, watermark(request), "the admission");
       status != KVC_OK) {
-    return refused(request, status, least(request, plan), "the admission");
+    return blocks_.room().refused(status, least(request, plan), request.ns, "the admission");
   }
   if (!reserve_tables(request, positions) ||
       !features_.all([&](auto& feature) { return feature.reserve(request, plan, single); })) {
@@ -194,10 +194,7 @@ void Admissions::count_first(const Request& request, const AdmissionPlan& plan) 
 
 uint64_t Admissions::num_admitted_of(NamespaceId ns) const {
   uint64_t admitted = 0;
-  for (size_t i = 0; i < requests_.size(); ++i) {
-    const Request& request = requests_.at(i);
-    admitted += request.id != 0 && request.ns == ns && request.admitted;
-  }
+  requests_.each_admitted([&](const Request& request) { admitted += request.ns == ns; });
   return admitted;
 }
 

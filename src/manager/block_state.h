@@ -17,7 +17,6 @@ inline constexpr NamespaceId kNoNamespace{UINT32_MAX};
 struct BlockState {
   BlockState(const Shape& of, Arena& in, EventRing& ring, Counters& counted)
       : shape(of), arena(in), events(ring), counters(counted), tree(pool, namespaces, in, ring, counted) {}
-  [[nodiscard]] bool create(Memory& memory, const Env& env, IdTag tag, uint64_t secret);
 
   // The class of a namespace; 0 if it has no quota.
   ClassIndex class_of(NamespaceId ns) const {

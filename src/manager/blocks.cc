@@ -7,20 +7,27 @@ bool Blocks::create(Memory& memory, const Env& env, IdTag tag, uint64_t secret) 
   uint64_t origin;
   if (!env.random_bytes(&origin, sizeof origin)) origin = secret + env.wall_clock_ns();
   lineages_.begin(origin);
-  return s_.create(memory, env, tag, secret);
+  const Shape& of = s_.shape;
+  return s_.pool.create(memory, of.pool_blocks, of.num_pools, of.null_blocks(0) != 0, *of.policy,
+                        of.policy_weight, of.division(), of.pool_room) &&
+         s_.namespaces.create(memory, s_.arena, s_.events, of.num_pools, tag.tag, tag.generation) &&
+         s_.tree.create(memory, of.max_nodes, of.block_size, of.num_groups, env.table_hash_mask, secret,
+                        of.policy_history, of.num_levels, of.reuses_heads()) &&
+         s_.zeroing.create(memory, of.flags, s_.pool.num_ids()) &&
+         s_.quotas.create(memory, of.num_classes - 1, s_.pool);
 }
 
 BlockId Blocks::take_copy(GroupIndex group, NamespaceId ns, bool written) {
   BlockId id;
   cached_.pop(group, ns, 1, &id);
-  if (s_.zeroing.on()) s_.zeroing.overwrite(id, s_.namespaces.id(ns));
+  s_.zeroing.overwrite(id, s_.namespaces.id(ns));
   if (written) s_.pool.mark_written(s_.pool[id]);
   return id;
 }
 
 void Blocks::take_external(GroupIndex group, size_t count, BlockId* out) {
   cached_.pop(group, kNoNamespace, count, out);
-  if (s_.zeroing.on()) s_.zeroing.hand_over(out, count, Zeroing::kExternal);
+  s_.zeroing.hand_over(out, count, Zeroing::kExternal);
   for (size_t i = 0; i < count; ++i) {
     s_.pool[out[i]].refs = 0;
     s_.pool[out[i]].external = 1;
@@ -40,6 +47,15 @@ void Blocks::hold_run(GroupIndex group, const NodeId* path, size_t count, Namesp
     s_.pool.add_ref(block);
   }
   s_.namespaces.cached(ns, s_.shape.groups[group].pool) -= leaver.count();
+}
+
+uint32_t Blocks::written(NodeId node, uint64_t step) const {
+  uint32_t groups = s_.tree[node].resident;
+  for (const uint32_t g : bits_of(groups)) {
+    const BlockId block = s_.tree.block_of(node, g);
+    if (s_.pool.is_filling(block) && !s_.pool.filling().over(block, step)) groups &= ~(1u << g);
+  }
+  return groups;
 }
 
 void Blocks::release(BlockId id, Keep keep, NamespaceId ns, bool stale) {
@@ -137,8 +153,7 @@ void Blocks::settle_published(BlockId id, NamespaceId ns, bool stale) {
   cached_.push(id);
   if (block.next_copy != id) s_.tree.copies().make_idle(id);
   ++s_.namespaces.cached(ns, block.pool);
-  if (s_.quotas.on()) [[unlikely]]
-    s_.quotas.cache_held(id, block.pool);
+  s_.quotas.cache_held(id, block.pool);
   if (s_.pool.counts(block.pool).lru > s_.shape.max_cached[block.pool]) [[unlikely]]
     cached_.free_evicted(cached_.victim(block.pool));
 }
@@ -149,8 +164,7 @@ void Blocks::settle_fenced(uint64_t step_id) {
     while (s_.pool.counts(p).fenced != 0 && s_.pool.fence_passed(s_.pool[s_.pool.fenced_head(p)], retired_)) {
       const BlockId id = s_.pool.fenced_head(p);
       s_.pool.remove(id);
-      if (s_.quotas.on()) [[unlikely]]
-        s_.quotas.leave_fence(id, p);
+      s_.quotas.leave_fence(id, p);
       if (s_.pool.is_filling(id) && s_.pool.filling().over(id, retired_)) [[unlikely]]
         s_.pool.filling().end_released(s_.pool[id], Content::kWritten);
       settle(id);

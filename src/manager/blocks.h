@@ -8,6 +8,7 @@
 // hints, shares.h quotas, namespace_blocks.h opens and resets namespaces, compact.h moves contents and lets
 // pools grow and shrink. checkpoint_blocks.h stands beside it.
 #pragma once
+#include "base/bits.h"
 #include "manager/compact.h"
 #include "manager/namespace_blocks.h"
 #include "manager/positions.h"
@@ -36,8 +37,8 @@ class Blocks {
   // Whether requests and external holders find and publish anything now.
   bool caches() const { return caches_; }
   void set_caches(bool on) { caches_ = on; }
-  // Whether that is switched off, in a manager with a cache.
-  bool is_cache_off() const { return caches_ != s_.shape.caches(); }
+  // Of so many tokens those that may be hits: the last one is always computed.
+  uint64_t most_cached(uint64_t num_tokens) const { return caches_ && num_tokens != 0 ? num_tokens - 1 : 0; }
 
   Lineages& lineages() { return lineages_; }
   const Lineages& lineages() const { return lineages_; }
@@ -96,14 +97,7 @@ class Blocks {
   void mark_written(BlockId id) { s_.pool.mark_written(s_.pool[id]); }
   // Groups whose block at a position can be read by those that run behind a step: no later one writes it.
   uint32_t readable(NodeId node, uint64_t step) const {
-    uint32_t groups = s_.tree[node].resident;
-    if (s_.pool.filling().size() == 0) return groups;
-    for (uint32_t rest = groups; rest != 0; rest &= rest - 1) {
-      const auto g = static_cast<uint32_t>(__builtin_ctz(rest));
-      const BlockId block = s_.tree.block_of(node, g);
-      if (s_.pool.is_filling(block) && !s_.pool.filling().over(block, step)) groups &= ~(1u << g);
-    }
-    return groups;
+    return s_.pool.filling().size() == 0 ? s_.tree[node].resident : written(node, step);
   }
 
   // ---- releasing
@@ -119,7 +113,7 @@ class Blocks {
   }
   // A copy will not be made: its destination has what others left there.
   void cancel_copy(BlockId source, BlockId destination) {
-    if (s_.zeroing.on()) s_.zeroing.set_owner(destination, Zeroing::kExternal);
+    s_.zeroing.set_owner(destination, Zeroing::kExternal);
     release_source(source);
   }
   void release_external(BlockId id);
@@ -152,6 +146,8 @@ class Blocks {
  private:
   friend class CheckpointBlocks;
 
+  // The same when something is filling.
+  uint32_t written(NodeId node, uint64_t step) const;
   // Takes a block that is found again out of LRU or FENCED, before a hold is added.
   void hit(BlockId id) {
     const List list = s_.pool[id].list;
@@ -161,8 +157,7 @@ class Blocks {
     s_.pool.remove(id);
     if (s_.pool.is_filling(id)) [[unlikely]]
       s_.pool.filling().resume(id, retired_);
-    if (s_.quotas.on()) [[unlikely]]
-      s_.quotas.hit(id, s_.pool[id].pool, list == List::kFenced);
+    s_.quotas.hit(id, s_.pool[id].pool, list == List::kFenced);
   }
   bool fencing() const { return issued_ > retired_; }
   // While a block is held, `fence` is the newest step that may read or write it for a former holder.
@@ -176,13 +171,11 @@ class Blocks {
   // Puts a block without holds into FENCED, into FREE.
   void fence(BlockId id) {
     s_.pool.push_fenced(id, issued_);
-    if (s_.quotas.on()) [[unlikely]]
-      s_.quotas.fence(id, s_.pool[id].pool);
+    s_.quotas.fence(id, s_.pool[id].pool);
   }
   void free_held(BlockId id) {
     s_.pool.push_free(id);
-    if (s_.quotas.on()) [[unlikely]]
-      s_.quotas.free_held(id, s_.pool[id].pool);
+    s_.quotas.free_held(id, s_.pool[id].pool);
   }
   // Puts a block without holds where it belongs.
   void place(BlockId id);

@@ -3,24 +3,44 @@
 
 namespace kvc {
 
-void CachedBlocks::evict(BlockId victim) {
+// Fetches the blocks that will be evicted next in stages, each when the one before has arrived: the block,
+// its node, the node's bucket, the chain that it ends. The stages go on from call to call. All are hints: a
+// block may have another node by then, or none.
+inline void CachedBlocks::look_ahead(PoolIndex pool, BlockId victim) {
+  constexpr uint32_t kNode = 10, kBucket = 18, kChain = 25;
+  LookAhead& ahead = ahead_[pool];
+  const uint32_t now = ahead.count++;
+  Coming& block = ahead.coming[now % LookAhead::kSize];
+  block.block = s_.pool.skip(s_.pool[victim]);
+  s_.pool.prefetch(block.block);
+  Coming& node = ahead.coming[(now - kNode) % LookAhead::kSize];
+  node.node = s_.pool[node.block].node;
+  if (is_node(node.node)) s_.tree.prefetch_node(node.node);
+  Coming& bucket = ahead.coming[(now - kBucket) % LookAhead::kSize];
+  if (is_node(bucket.node)) {
+    bucket.bucket = s_.tree.prefetch_bucket_of(bucket.node);
+    s_.tree.notes().prefetch(bucket.node);
+  }
+  s_.tree.prefetch_chain(ahead.coming[(now - kChain) % LookAhead::kSize].bucket);
+}
+
+void CachedBlocks::evict(BlockId victim, uint64_t evictions) {
   Block& block = s_.pool[victim];
   const Node& node = s_.tree[block.node];
   if (s_.tree.stale(node)) [[unlikely]] {
     --s_.pool.counts(block.pool).stale;
   } else {
     --s_.namespaces.cached(node.ns, block.pool);
-    if (s_.quotas.on()) [[unlikely]]
-      s_.quotas.free_cached(victim, block.pool);
-    ++s_.counters.evictions;
+    s_.quotas.free_cached(victim, block.pool);
+    s_.counters.evictions += evictions;
   }
   detach(victim);
 }
 
-void CachedBlocks::free_evicted(BlockId victim) {
-  evict(victim);
-  s_.pool.remove(victim);
-  s_.pool.push_free(victim);
+void CachedBlocks::free(BlockId id, uint64_t evictions) {
+  evict(id, evictions);
+  s_.pool.remove(id);
+  s_.pool.push_free(id);
 }
 
 size_t CachedBlocks::evict_oldest(size_t first, size_t end, size_t max_blocks) {
@@ -32,15 +52,12 @@ size_t CachedBlocks::evict_oldest(size_t first, size_t end, size_t max_blocks) {
 }
 
 void CachedBlocks::pop(GroupIndex group, NamespaceId ns, size_t count, BlockId* out) {
-  if (s_.quotas.on()) [[unlikely]]
-    return pop_share(group, ns, count, out);
+  if (s_.pool.shelves().on()) [[unlikely]]
+    return pop_sorted(group, ns, count, out);
   const PoolIndex pool = s_.shape.groups[group].pool;
   const auto group_byte = static_cast<uint8_t>(group);
   size_t i = s_.pool.pop_free(pool, group_byte, count, out);
   if (i == count) return;
-  if (s_.pool.shelves().on()) [[unlikely]]
-    return pop_victims(group, count - i, out + i);
-
   const bool plain = s_.tree.is_plain();
   BlockState& s = s_;
   const auto evict_only = [&s](BlockId victim) {  // evict() of the only block of a position in a plain tree
@@ -61,16 +78,16 @@ void CachedBlocks::pop(GroupIndex group, NamespaceId ns, size_t count, BlockId* 
   }
 }
 
-// At its maximum a namespace evicts its own blocks, so that its cache costs nobody else anything.
-void CachedBlocks::pop_share(GroupIndex group, NamespaceId ns, size_t count, BlockId* out) {
+// Where there are several lists. At its maximum a namespace evicts its own blocks, so that its cache costs
+// nobody else anything.
+void CachedBlocks::pop_sorted(GroupIndex group, NamespaceId ns, size_t count, BlockId* out) {
   const PoolIndex pool = s_.shape.groups[group].pool;
   const ClassIndex cls = s_.class_of(ns);
-  const uint64_t payer = ns == kNoNamespace ? kNoPayer : s_.namespaces.id(ns),
-                 max = s_.quotas.share(cls, pool).max;
+  const uint64_t payer = ns == kNoNamespace ? kNoPayer : s_.namespaces.id(ns), max = s_.quotas.max(cls, pool);
   for (size_t i = 0; i < count; ++i) {
     if (max != Quotas::kNoMaximum) keep_to_maximum(cls, pool, max - 1);
     if (s_.pool.pop_free(pool, static_cast<uint8_t>(group), 1, &out[i]) == 0) {
-      out[i] = victim(pool, s_.quotas.evictable(cls, pool));
+      out[i] = victim(pool, evictable(ns, pool));
       look_ahead(pool, out[i]);
       evict(out[i]);
       s_.pool.take(out[i], static_cast<uint8_t>(group));
@@ -79,7 +96,6 @@ void CachedBlocks::pop_share(GroupIndex group, NamespaceId ns, size_t count, Blo
   }
 }
 
-// Evicts cached blocks of a class until it has `most` blocks, or none is cached.
 void CachedBlocks::keep_to_maximum(ClassIndex cls, PoolIndex pool, uint64_t most) {
   const Quotas::Share& share = s_.quotas.share(cls, pool);
   const uint64_t own = uint64_t{1} << cls;
@@ -94,7 +110,7 @@ bool CachedBlocks::evict_for_node(NamespaceId ns) {
   constexpr size_t kMost = 256;  // victims
   size_t evicted = 0;
   for (uint32_t p = 0; p < s_.shape.num_pools; ++p) {
-    const uint64_t classes = s_.quotas.on() ? s_.quotas.evictable(s_.class_of(ns), p) : Shelves::kAllClasses;
+    const uint64_t classes = evictable(ns, p);
     while (evicted < kMost) {
       if (s_.tree.has_room()) return true;
       const BlockId leaves = victim(p, classes);
@@ -106,38 +122,24 @@ bool CachedBlocks::evict_for_node(NamespaceId ns) {
   return s_.tree.has_room();
 }
 
-// Evicts a victim of the pool with the most cached blocks, and what else is cached at its position, as far as
-// the namespace may. False if there is no victim.
 bool CachedBlocks::evict_position(NamespaceId ns) {
-  const auto evictable = [&](uint32_t p) {
-    return s_.quotas.on() ? s_.quotas.evictable(s_.class_of(ns), p) : Shelves::kAllClasses;
-  };
   BlockId leaves = kNoBlock;
   uint64_t most = 0;
   for (uint32_t p = 0; p < s_.shape.num_pools; ++p) {
     const uint64_t cached = s_.pool.counts(p).lru;
     if (cached <= most) continue;
-    if (const BlockId block = victim(p, evictable(p)); is_block(block)) leaves = block, most = cached;
+    if (const BlockId block = victim(p, evictable(ns, p)); is_block(block)) leaves = block, most = cached;
   }
   if (!is_block(leaves)) return false;
   const NodeId node = s_.pool[leaves].node;
   const uint64_t cls = uint64_t{1} << s_.class_of(s_.tree[node].ns);
   s_.tree.hold(node);
   each(node, [&](BlockId id) {
-    if (id == leaves || s_.tree.stale(s_.tree[node]) || (evictable(s_.pool[id].pool) & cls) != 0)
+    if (id == leaves || s_.tree.stale(s_.tree[node]) || (evictable(ns, s_.pool[id].pool) & cls) != 0)
       free_evicted(id);
   });
   s_.tree.release(node);
   return true;
-}
-
-// Frees a block of LRU that is not stale, which does not count as an eviction.
-void CachedBlocks::free(BlockId id) {
-  --s_.namespaces.cached(s_.tree[s_.pool[id].node].ns, s_.pool[id].pool);
-  if (s_.quotas.on()) s_.quotas.free_cached(id, s_.pool[id].pool);
-  s_.pool.remove(id);
-  detach(id);
-  s_.pool.push_free(id);
 }
 
 // What a reset left in LRU is not worth moving.
@@ -151,16 +153,6 @@ void CachedBlocks::free_stale(PoolIndex pool) {
   }
 }
 
-void CachedBlocks::pop_victims(GroupIndex group, size_t count, BlockId* out) {
-  const PoolIndex pool = s_.shape.groups[group].pool;
-  for (size_t i = 0; i < count; ++i) {
-    out[i] = victim(pool);
-    look_ahead(pool, out[i]);
-    evict(out[i]);
-    s_.pool.take(out[i], static_cast<uint8_t>(group));
-  }
-}
-
 // What a reset left behind is as good as free, however often it was used: it leaves before any block that a
 // hit can use, as far as it stands first in its list.
 BlockId CachedBlocks::victim(PoolIndex pool, uint64_t classes) {
@@ -169,57 +161,38 @@ BlockId CachedBlocks::victim(PoolIndex pool, uint64_t classes) {
 }
 
 BlockId CachedBlocks::stale_head(PoolIndex pool, uint64_t classes) {
-  if (!s_.pool.shelves().on() || s_.pool.counts(pool).stale == 0) return kNoBlock;
+  if (s_.pool.counts(pool).stale == 0) return kNoBlock;
   return s_.pool.shelves().find_head(pool, classes,
                                      [&](BlockId id) { return s_.tree.stale(s_.tree[s_.pool[id].node]); });
 }
 
 Place CachedBlocks::place_of(NodeId node) const {
   const ClassIndex cls = s_.class_of(s_.tree[node].ns);
-  const uint32_t level = level_of(node);
+  const uint32_t level = s_.tree.notes().level(node);
   if (s_.pool.shelves().num_shelves() == 1) return {cls, level, 0};
-  return {cls, level,
-          s_.shape.policy->shelf(
-              {s_.tree.notes().uses().on() ? s_.tree.notes().uses().of(node) : 0, num_missing(node)})};
+  return {cls, level, s_.shape.policy->shelf({s_.tree.notes().uses().of(node), num_missing(node)})};
 }
-
-void CachedBlocks::shelve(BlockId id) { s_.pool.shelves().push(id, place_of(s_.pool[id].node)); }
 
 uint32_t CachedBlocks::num_missing(NodeId node) const {
   const uint32_t resident = s_.tree[node].resident;
-  const uint32_t needed =
-      (resident & s_.shape.cross_groups) != 0 ? s_.shape.cross_groups : s_.shape.full_groups;
-  return static_cast<uint32_t>(__builtin_popcount(needed & ~resident));
+  return static_cast<uint32_t>(__builtin_popcount(s_.shape.whole_groups(resident) & ~resident));
 }
 
+// If the position is not whole any more, what is cached there comes to another shelf. Stale blocks stay where
+// they are: free_stale() walks along the shelves.
 void CachedBlocks::detach_and_sort(BlockId id) {
   const NodeId node = s_.pool[id].node;
-  const GroupIndex group = s_.pool[id].group;
+  const uint32_t bit = 1u << s_.pool[id].group;
   s_.tree.detach(id);
-  if (s_.shape.policy->moves_fragments && s_.pool.shelves().num_shelves() != 1) find_fragments(node, group);
-}
-
-// A position lost a block of a group, perhaps its first one. What is cached there comes to another shelf.
-// Stale blocks stay where they are: free_stale() walks along the shelves.
-void CachedBlocks::find_fragments(NodeId node, GroupIndex group) {
-  const uint32_t bit = 1u << group;
-  if (((s_.shape.full_groups | s_.shape.cross_groups) & bit) == 0) return;
+  if ((s_.shape.whole_groups(bit) & bit) == 0) return;
   if (!s_.tree.alive(node) || s_.tree.stale(s_.tree[node])) return;
   if ((s_.tree[node].resident & bit) != 0 || num_missing(node) != 1) return;
-  each(node, [&](BlockId id) { s_.pool.shelves().reshelve(id, place_of(node)); });
+  each(node, [&](BlockId other) { s_.pool.shelves().reshelve(other, place_of(node)); });
 }
 
 void CachedBlocks::renew(NodeId node, GroupIndex group) {
-  BlockId id = s_.tree.block_of(node, group);
-  if (is_block(id) && s_.pool[id].list != List::kLru) id = s_.tree.copies().idle(id);
-  if (!is_block(id)) return;
-  s_.pool[id].leaves_first = 0;
-  if (s_.pool.shelves().on()) [[unlikely]] {
-    s_.pool.shelves().renew(id, place_of(node));
-  } else {
-    s_.pool.remove(id);
-    s_.pool.push_lru(id);
-  }
+  if (const BlockId id = idle(node, group); is_block(id))
+    s_.pool.renew_cached(id, [&] { return place_of(node); });
 }
 
 }  // namespace kvc

@@ -18,38 +18,28 @@ class CachedBlocks {
   void pop(GroupIndex group, NamespaceId ns, size_t count, BlockId* out);
   // A published block that nobody holds comes to LRU.
   void push(BlockId id) {
-    if (s_.pool.shelves().on()) [[unlikely]]
-      shelve(id);
-    else if (s_.pool[id].leaves_first != 0)
-      s_.pool.push_lru_first(id);
-    else
-      s_.pool.push_lru(id);
+    s_.pool.push_cached(id, [&] { return place_of(s_.pool[id].node); });
   }
   // What is cached of a group at a position comes to the end of its list, as if it were released now.
   void renew(NodeId node, GroupIndex group);
-  // Where a block of a position waits, if there are several lists; the level is 0 without hints.
+  // Where a block of a position waits, if there are several lists.
   Place place_of(NodeId node) const;
-  uint32_t level_of(NodeId node) const {
-    return s_.tree.notes().retention().on() ? s_.tree.notes().retention().level(node) : 0;
-  }
   // visit(id): the blocks of a position that are in LRU, at most one of each group.
   template <typename Visit>
   void each(NodeId node, Visit&& visit) {
     for (uint32_t g = 0; g < s_.shape.num_groups; ++g) {
-      BlockId id = s_.tree.block_of(node, g);
-      if (is_block(id) && s_.pool[id].list != List::kLru) id = s_.tree.copies().idle(id);
-      if (is_block(id)) visit(id);
+      if (const BlockId id = idle(node, g); is_block(id)) visit(id);
     }
   }
   // Takes a block from its position. Other blocks there may become fragments.
   void detach(BlockId id) {
-    if (s_.pool.shelves().on()) [[unlikely]]
+    if (s_.pool.shelves().moves_fragments()) [[unlikely]]
       return detach_and_sort(id);
     s_.tree.detach(id);
   }
-  // Frees a block of LRU: as an eviction; or, if it is not stale, without counting one.
-  void free_evicted(BlockId victim);
-  void free(BlockId id);
+  // Frees a block of LRU, which is an eviction unless it is stale; or does not count as one.
+  void free_evicted(BlockId victim) { free(victim, 1); }
+  void free(BlockId id, uint64_t evictions = 0);
   // The block of some classes that leaves first.
   BlockId victim(PoolIndex pool, uint64_t classes = Shelves::kAllClasses);
   // Evicts up to `max_blocks` cached blocks of the pools [first, end) and returns how many.
@@ -77,40 +67,26 @@ class CachedBlocks {
     uint32_t count;
   };
 
-  // With quotas; with several lists.
-  [[gnu::noinline]] void pop_share(GroupIndex group, NamespaceId ns, size_t count, BlockId* out);
-  [[gnu::noinline]] void pop_victims(GroupIndex group, size_t count, BlockId* out);
+  [[gnu::noinline]] void pop_sorted(GroupIndex group, NamespaceId ns, size_t count, BlockId* out);
+  // The block of LRU of a group at a position, or kNoBlock.
+  BlockId idle(NodeId node, GroupIndex group) const {
+    const BlockId first = s_.tree.block_of(node, group);
+    const bool held = is_block(first) && s_.pool[first].list != List::kLru;
+    return held ? s_.tree.copies().idle(first) : first;
+  }
+  // Classes whose cached blocks may leave for a namespace.
+  uint64_t evictable(NamespaceId ns, PoolIndex pool) const {
+    return s_.quotas.evictable(s_.class_of(ns), pool);
+  }
   BlockId stale_head(PoolIndex pool, uint64_t classes);
-  void shelve(BlockId id);
   uint32_t num_missing(NodeId node) const;
-  void find_fragments(NodeId node, GroupIndex group);
   [[gnu::noinline]] void detach_and_sort(BlockId id);
   void look_ahead(PoolIndex pool, BlockId victim);
-  // Detaches a block of LRU and counts it; it stays in the list.
-  void evict(BlockId victim);
+  // Detaches a block of LRU; it stays in the list.
+  void evict(BlockId victim, uint64_t evictions = 1);
 
   BlockState& s_;
   LookAhead ahead_[kMaxPools] = {};
 };
-
-// Fetches the blocks that will be evicted next in stages, each when the one before has arrived: the block,
-// its node, the node's bucket, the chain that it ends. The stages go on from call to call. All are hints: a
-// block may have another node by then, or none.
-inline void CachedBlocks::look_ahead(PoolIndex pool, BlockId victim) {
-  constexpr uint32_t kNode = 10, kBucket = 18, kChain = 25;
-  LookAhead& ahead = ahead_[pool];
-  const uint32_t now = ahead.count++;
-  Coming& block = ahead.coming[now % LookAhead::kSize];
-  block.block = s_.pool.skip(s_.pool[victim]);
-  s_.pool.prefetch(block.block);
-  Coming& node = ahead.coming[(now - kNode) % LookAhead::kSize];
-  node.node = s_.pool[node.block].node;
-  if (is_node(node.node)) s_.tree.prefetch_node(node.node);
-  Coming& bucket = ahead.coming[(now - kBucket) % LookAhead::kSize];
-  if (is_node(bucket.node)) bucket.bucket = s_.tree.prefetch_bucket_of(bucket.node);
-  if (s_.tree.notes().uses().on() && is_node(bucket.node)) [[unlikely]]
-    s_.tree.notes().prefetch(bucket.node);
-  s_.tree.prefetch_chain(ahead.coming[(now - kChain) % LookAhead::kSize].bucket);
-}
 
 }  // namespace kvc

@@ -113,7 +113,7 @@ class Checker {
       KVC_CHECK(r.published == 0, "request %zu published %u positions and has no cursor", i, r.published);
     }
     KVC_TRY(tables(i, r));
-    KVC_TRY(features.check([&](const auto& feature) { return feature.check(i, r); }));
+    KVC_TRY(features.try_each([&](const auto& feature) { return feature.check(i, r); }));
     for (uint32_t g = shape_.num_token_groups; g < shape_.num_groups; ++g) {
       for (size_t j = 0; j < r.cross_positions; ++j) ++holds(r.groups[g].blocks.data[j]).refs;
     }
@@ -384,7 +384,7 @@ class Checker {
       KVC_CHECK(pool_[block].node == id && pool_[block].group == g, "node %zu: block %d hangs elsewhere", i,
                 raw(block));
     }
-    KVC_TRY(s_.requests.features().check(
+    KVC_TRY(s_.requests.features().try_each(
         [&](const auto& feature) { return feature.check_position(id, resident); }));
     KVC_CHECK(resident == node.resident, "node %zu: resident mask %x, groups with a block %x", i,
               node.resident, resident);

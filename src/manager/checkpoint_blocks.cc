@@ -25,7 +25,7 @@ bool CheckpointBlocks::put_back(const Reading& reading) {
     return false;
   if (reading.list == List::kFenced) {
     if (s_.pool.fence_passed(block, blocks_.retired_) || !s_.pool.put_back_fenced(id, before)) return false;
-    if (s_.quotas.on()) s_.quotas.fence(id, block.pool);
+    s_.quotas.fence(id, block.pool);
   } else {
     if (block.next_copy != id && is_block(s_.tree.copies().idle(id))) return false;
     const Place place = cached_.place_of(block.node);
@@ -33,7 +33,7 @@ bool CheckpointBlocks::put_back(const Reading& reading) {
     if (!s_.pool.put_back(id, before, place)) return false;
     if (block.next_copy != id) s_.tree.copies().make_idle(id);
     ++s_.namespaces.cached(s_.tree[block.node].ns, block.pool);
-    if (s_.quotas.on()) s_.quotas.cache_held(id, block.pool);
+    s_.quotas.cache_held(id, block.pool);
   }
   block.leaves_first = reading.leaves_first;
   if (s_.pool.counts(block.pool).lru > s_.shape.max_cached[block.pool])
@@ -54,7 +54,7 @@ void CheckpointBlocks::take_for_contents(PoolIndex pool, size_t count, BlockId* 
   const size_t taken = s_.pool.pop_free(pool, 0, count, out);
   for (size_t i = 0; i < taken; ++i) {
     Block& block = s_.pool[out[i]];
-    if (s_.quotas.on()) s_.quotas.take(out[i], pool, 0, kNoPayer);
+    s_.quotas.take(out[i], pool, 0, kNoPayer);
     block.refs = 0;
     block.external = 1;
   }

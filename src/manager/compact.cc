@@ -22,8 +22,8 @@ size_t Compactor::move_down(PoolIndex pool, uint64_t begin, Movable&& movable, k
     const BlockId from = block_at(--high), to = block_at(low++);
     if (is_node(s_.pool[from].node)) s_.tree.copies().move(from, to);
     s_.pool.move(from, to);
-    if (s_.zeroing.on()) s_.zeroing.set_owner(to, s_.zeroing.owner(from));
-    if (s_.quotas.on()) s_.quotas.move(from, to);
+    s_.zeroing.move(from, to);
+    s_.quotas.move(from, to);
     moves[num_moves++] = {raw(from), raw(to)};
   }
   return num_moves;
@@ -40,7 +40,7 @@ size_t Compactor::compact(PoolIndex pool, kvc_block_copy* moves, size_t capacity
 kvc_status Compactor::check_shrink(PoolIndex pool, uint64_t size, size_t capacity, size_t* most_moves) const {
   const PoolCounts& counts = s_.pool.counts(pool);
   const uint64_t null_blocks = s_.shape.null_blocks(pool);
-  const uint64_t promised = s_.quotas.on() ? s_.quotas.lacking(pool) : 0;
+  const uint64_t promised = s_.quotas.lacking(pool);
   if (counts.held() + promised > size) {
     return fail(KVC_ERROR_NO_SPACE,
                 "num_blocks is %llu; %llu blocks of pool %u are held and %llu promised to quotas: give at "
@@ -69,8 +69,7 @@ kvc_status Compactor::check_shrink(PoolIndex pool, uint64_t size, size_t capacit
 size_t Compactor::shrink(PoolIndex pool, uint64_t size, kvc_block_copy* moves) {
   cached_.free_stale(pool);
   const PoolCounts& counts = s_.pool.counts(pool);
-  while (counts.held() + counts.lru > size)
-    cached_.free_evicted(s_.pool.victim(pool, s_.quotas.on() ? s_.quotas.above(pool) : Shelves::kAllClasses));
+  while (counts.held() + counts.lru > size) cached_.free_evicted(s_.pool.victim(pool, s_.quotas.above(pool)));
   const auto movable = [](const Block& block) { return block.list != List::kFree; };
   return move_down(pool, counts.first + size, movable, moves, counts.size - size);
 }

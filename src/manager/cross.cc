@@ -85,39 +85,35 @@ kvc_status Cross::match(const Request& request, AdmissionPlan* plan) {
 
 void Cross::add_demand(const Request& request, AdmissionPlan* plan) const {
   const size_t positions = positions_of(request);
-  each_group([&](uint32_t g) {
-    if (positions != 0 && !plan->cross_cached) {
-      plan->demand.blocks[shape_.groups[g].pool] += positions;
-      return;
-    }
-    for (size_t j = 0; j < positions; ++j)
+  for (const uint32_t g : groups()) {
+    if (!plan->cross_cached) plan->demand.blocks[shape_.groups[g].pool] += positions;
+    for (size_t j = 0; j < positions && plan->cross_cached; ++j)
       plan->demand.add_hit(blocks_.pool()[blocks_.tree().block_of(path_.data[j], g)]);
-  });
+  }
 }
 
 void Cross::add_least(const Request& request, bool, Least* least) const {
-  each_group([&](uint32_t g) { least->blocks[shape_.groups[g].pool] += positions_of(request); });
+  for (const uint32_t g : groups()) least->blocks[shape_.groups[g].pool] += positions_of(request);
 }
 
 bool Cross::reserve(Request& request, const AdmissionPlan&, bool) {
-  bool reserved = true;
-  each_group([&](uint32_t g) {
-    reserved =
-        reserved && request.groups[g].blocks.reserve(arena_, positions_of(request), request.cross_positions);
-  });
-  return reserved;
+  for (const uint32_t g : groups()) {
+    if (!request.groups[g].blocks.reserve(arena_, positions_of(request), request.cross_positions))
+      return false;
+  }
+  return true;
 }
 
 void Cross::hold(Request& request, const AdmissionPlan& plan) {
   const size_t positions = positions_of(request);
   if (positions == 0 || !plan.cross_cached) return;
-  each_group([&](uint32_t g) {
+  for (const uint32_t g : groups()) {
     for (size_t j = 0; j < positions; ++j) {
       const BlockId block = blocks_.tree().block_of(path_.data[j], g);
       blocks_.hold(block);
       request.groups[g].blocks.data[j] = block;
     }
-  });
+  }
   blocks_.levels().use(path_.data, positions);
 }
 
@@ -125,37 +121,37 @@ void Cross::hold(Request& request, const AdmissionPlan& plan) {
 void Cross::begin(Request& request, const AdmissionPlan& plan) {
   const size_t positions = positions_of(request);
   if (positions == 0) return;
-  each_group([&](uint32_t g) {
+  for (const uint32_t g : groups()) {
     request.groups[g].begin(0);
     if (!plan.cross_cached) blocks_.take(g, request.ns, positions, request.groups[g].blocks.data);
-  });
+  }
   request.begin_cross(positions, plan.cross_cached);
-}
-
-kvc_status Cross::no_memory(size_t positions) const {
-  return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory for the extra keys of %zu blocks", positions);
 }
 
 void Cross::publish(Request& request, ExtraRecords& extras, bool publishes) {
   const size_t positions = request.cross_positions;
-  each_group([&](uint32_t g) {
+  for (const uint32_t g : groups()) {
     for (size_t j = 0; j < positions; ++j) blocks_.mark_written(request.groups[g].blocks.data[j]);
-  });
+  }
   request.end_cross_pending();
   if (!publishes) return;
   const Encoder& encoder = encoders_[index_of(request)];
-  const size_t published = blocks_.positions().publish_cross(
-      {encoder.hashes.data, kCrossTokens.data(), extras, request.groups, request.ns, request.epoch, 0, 0},
-      positions);
+  NodeId cursor = root_of(request.ns);
+  const size_t published =
+      blocks_.positions().publish(&cursor,
+                                  {encoder.hashes.data, kCrossTokens.data(), extras, request.groups,
+                                   request.ns, request.epoch, 0, 0, true},
+                                  0, positions);
+  blocks_.positions().move_cursor(&cursor, kNoNode);
   counters_.unpublished_blocks += positions - published;
 }
 
 // The last position first, so that it is evicted first.
 void Cross::released(Request& request, bool stale) {
   for (size_t j = request.cross_positions; j-- > 0;) {
-    each_group([&](uint32_t g) {
+    for (const uint32_t g : groups()) {
       blocks_.release(request.groups[g].blocks.data[j], Keep::kPublished, request.ns, stale);
-    });
+    }
   }
 }
 
@@ -171,9 +167,9 @@ kvc_status Cross::check_fork(const Request& parent) const {
 kvc_status Cross::reserve_fork(const Request& parent, Request& child) {
   const size_t hashes = parent.cross_shared ? parent.cross_positions : 0;
   bool reserved = true;
-  each_group([&](uint32_t g) {
+  for (const uint32_t g : groups()) {
     reserved = reserved && child.groups[g].blocks.reserve(arena_, parent.cross_positions, 0);
-  });
+  }
   if (reserved && encoders_[index_of(child)].hashes.reserve(arena_, hashes, 0)) return KVC_OK;
   return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory for a fork of %u tokens", parent.committed);
 }
@@ -185,17 +181,17 @@ void Cross::forked(const Request& parent, Request& child) {
   to.key = from.key;
   if (parent.cross_shared && positions != 0)
     std::memcpy(to.hashes.data, from.hashes.data, positions * sizeof(uint64_t));
-  each_group([&](uint32_t g) {
+  for (const uint32_t g : groups()) {
     for (size_t j = 0; j < positions; ++j) {
       const BlockId block = parent.groups[g].blocks.data[j];
       child.groups[g].blocks.data[j] = block;
       blocks_.share(block);
     }
-  });
+  }
 }
 
 kvc_status Cross::check(size_t index, const Request& request) const {
-  for (uint32_t g = shape_.num_token_groups; g < shape_.num_groups; ++g) {
+  for (const uint32_t g : groups()) {
     const BlockPool& pool = blocks_.pool();
     const PrefixTree& tree = blocks_.tree();
     NodeId before = root_of(request.ns);
@@ -227,7 +223,7 @@ void Cross::digest_tables(const Request& request, DigestHash* out) const {
   if (request.cross_tokens == 0) return;
   out->add(request.cross_tokens | uint64_t{request.cross_shared} << 32 |
            uint64_t{request.cross_pending} << 33 | uint64_t{request.cross_cached} << 34);
-  for (size_t g = shape_.num_token_groups; g < shape_.num_groups; ++g)
+  for (const uint32_t g : groups())
     out->add_bytes(request.groups[g].blocks.data, request.cross_positions * sizeof(BlockId));
 }
 

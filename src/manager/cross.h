@@ -64,13 +64,9 @@ class Cross : public Feature {
  private:
   size_t positions_of(const Request& request) const { return shape_.positions_of(request.cross_tokens); }
   bool find(const Request& request, uint64_t epoch);
-  kvc_status no_memory(size_t positions) const;
   void publish(Request& request, ExtraRecords& extras, bool publishes);
 
-  template <typename Visit>
-  void each_group(Visit&& visit) const {
-    for (uint32_t g = shape_.num_token_groups; g < shape_.num_groups; ++g) visit(g);
-  }
+  BitsOf groups() const { return bits_of(shape_.cross_groups); }
 
   Array<Encoder> encoders_;  // by index of the request
   Buffer<NodeId> path_ = {};
@@ -86,7 +82,7 @@ kvc_status Cross::commit(Request& request, uint32_t committed, Commit&& commit_r
   const bool publishes = request.next_full != UINT32_MAX && !stale(request);
   ExtraRecords extras(arena_, publishes ? encoder.keys() : KeyList{}, 0, request.cross_positions,
                       shape_.block_size);
-  if (!extras.ok()) return no_memory(request.cross_positions);
+  if (!extras.ok()) return no_memory_for_keys(request.cross_positions);
   KVC_TRY(commit_rest());
   publish(request, extras, publishes);
   return KVC_OK;

@@ -25,7 +25,7 @@ kvc_status Curves::find(NamespaceId ns, const Curve** curve) const {
   return KVC_OK;
 }
 
-kvc_status Curves::open(NamespaceId ns, const kvc_curve_config& config) {
+kvc_status Curves::open(Memory& memory, NamespaceId ns, const kvc_curve_config& config) {
   if (find(ns) != count_) {
     return fail(KVC_ERROR_BUSY, "%s a curve already; close it first",
                 ns == kAll ? "all namespaces together have" : "the namespace has");
@@ -34,10 +34,11 @@ kvc_status Curves::open(NamespaceId ns, const kvc_curve_config& config) {
     return fail(KVC_ERROR_LIMIT, "the manager has %d curves, the most that it can have; close one",
                 KVC_MAX_CURVES);
   }
-  void* place = memory_->allocate(sizeof(Curve), alignof(Curve));
+  memory_ = &memory;
+  void* place = memory.allocate(sizeof(Curve), alignof(Curve));
   if (place != nullptr) {
     open_[count_++] = {ns, new (place) Curve};
-    if (open_[count_ - 1].curve->create(*memory_, config.max_blocks, config.sample_rate, config.half_life))
+    if (open_[count_ - 1].curve->create(memory, config.max_blocks, config.sample_rate, config.half_life))
       return KVC_OK;
     remove(count_ - 1);
   }

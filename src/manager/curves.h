@@ -24,11 +24,9 @@ class Curves {
     while (count_ != 0) remove(count_ - 1);
   }
 
-  // Where open() takes memory.
-  void take_from(Memory& memory) { memory_ = &memory; }
   bool empty() const { return count_ == 0; }
   // `config` is complete.
-  kvc_status open(NamespaceId ns, const kvc_curve_config& config);
+  kvc_status open(Memory& memory, NamespaceId ns, const kvc_curve_config& config);
   kvc_status close(NamespaceId ns);
   kvc_status read(NamespaceId ns, const uint64_t* sizes, size_t num_sizes, double* rates) const;
   kvc_status info(NamespaceId ns, kvc_curve_info* info) const;

@@ -84,9 +84,8 @@ bool Stepper::extend_usual(StepPlan& plan, size_t i) {
 // Fetches ahead what growing touches in the items that decode_items() left.
 void Stepper::prefetch_items(const StepPlan& plan, size_t begin, uint64_t left) {
   const auto for_each = [&](auto&& function) {
-    for (uint64_t rest = left; rest != 0; rest &= rest - 1) {
-      Request* request =
-          requests_.peek(plan.step.requests[begin + static_cast<size_t>(__builtin_ctzll(rest))]);
+    for (const uint32_t bit : bits_of(left)) {
+      Request* request = requests_.peek(plan.step.requests[begin + bit]);
       if (request != nullptr && request->admitted) function(*request);
     }
   };

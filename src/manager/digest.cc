@@ -141,7 +141,7 @@ uint64_t StateReader::digest() const {
   const CopyList& copies = requests.copies().list();
   for (size_t i = 0; i < copies.count; ++i) out.add_bytes(&copies.out[i], sizeof copies.out[i]);
   out.add(steps.assigned() - blocks.retired());
-  if (blocks.is_cache_off()) out.add(1);
+  if (blocks.caches() != shape.caches()) out.add(1);  // switched off
   return out.value();
 }
 

@@ -112,7 +112,7 @@ kvc_status Manager::position_digests(const TokenSpan& tokens, Digest256* out, si
   {
     const std::lock_guard lock(monitor_.mutex());
     NamespaceId ns{};
-    KVC_TRY(blocks_.namespace_blocks().find_namespace(tokens.namespace_id, &ns));
+    KVC_TRY(blocks_.namespaces().find(tokens.namespace_id, &ns));
     before = blocks_.namespaces()[ns].digest;
   }
   OrderedKeys keys(monitor_.mutex(), arena_);

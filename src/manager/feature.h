@@ -2,6 +2,10 @@
 // What a feature may add to the lives of requests. Each hook does nothing here; a feature has its own in the
 // place of those that it needs. They are not virtual: Features (features.h) calls them by type, in the order
 // of its list, and only those of features that the manager has.
+//
+// What a pointer names has a value before the first hook. add_*() and digest*() add to it. Of the others that
+// name a number (run_behind, enqueued, keep_slots, publish_ahead) each overwrites it or leaves it alone, so
+// the last one decides; restrict() makes the range wider or leaves it.
 #pragma once
 #include "manager/admission.h"
 #include "manager/request_part.h"
@@ -47,6 +51,8 @@ class Feature : public RequestPart {
   void begin(Request&, const AdmissionPlan&) {}
   // What the request can never do without, in an admission or (`grows`) for one position more.
   void add_least(const Request&, bool /*grows*/, Least*) const {}
+  // Copies that an admission may make in each group.
+  void add_copies(size_t*) const {}
 
   // ---- growth
 

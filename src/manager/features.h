@@ -45,13 +45,13 @@ class Features {
   }
   // The same until one is not OK; and until one is false.
   template <typename Hook>
-  kvc_status check(Hook&& hook) {
+  kvc_status try_each(Hook&& hook) {
     kvc_status status = KVC_OK;
     each([&](auto& feature) { status = status == KVC_OK ? hook(feature) : status; });
     return status;
   }
   template <typename Hook>
-  kvc_status check(Hook&& hook) const {
+  kvc_status try_each(Hook&& hook) const {
     kvc_status status = KVC_OK;
     each([&](const auto& feature) { status = status == KVC_OK ? hook(feature) : status; });
     return status;

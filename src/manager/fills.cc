@@ -28,13 +28,10 @@ void Fills::run_behind(const Request& request, AdmissionPlan* plan) const {
 // What it has hit may be filling: a commit beyond it says that all of it is written.
 void Fills::begin(Request& request, const AdmissionPlan& plan) {
   for (size_t j = 0; j < plan.slots.length && blocks_.pool().filling().size() != 0; ++j) {
-    for (uint32_t g = 0; g < shape_.num_token_groups; ++g) {
-      const BlockId block = request.groups[g].blocks.data[j];
-      if (!is_block(block) || !blocks_.pool().is_filling(block)) continue;
-      ++counters_.filling_hits;
-      if (request.marked > j * shape_.block_size)
-        request.set_marked(static_cast<uint32_t>(j * shape_.block_size));
-    }
+    const uint32_t filling = filling_groups(request, j);
+    counters_.filling_hits += static_cast<uint32_t>(__builtin_popcount(filling));
+    if (filling != 0 && request.marked > j * shape_.block_size)
+      request.set_marked(static_cast<uint32_t>(j * shape_.block_size));
   }
   FillLists::Of& fill = lists_[index_of(request)];
   fill.end = request.known;
@@ -139,10 +136,10 @@ kvc_status Fills::check_ahead() const {
 bool Fills::marks_all(Request& request) {
   size_t last = shape_.by_block.divide_up(request.committed);
   const size_t full = shape_.by_block.divide(request.committed);
-  if (full != last && is_filling(request, full)) {
-    for (uint32_t g = 0; g < shape_.num_token_groups; ++g) {
+  if (const uint32_t filling = full != last ? filling_groups(request, full) : 0; filling != 0) {
+    for (const uint32_t g : bits_of(shape_.token_groups() & ~filling)) {
       const BlockId block = request.groups[g].blocks.data[full];
-      if (is_block(block) && !blocks_.pool().is_filling(block)) blocks_.mark_written(block);
+      if (is_block(block)) blocks_.mark_written(block);
     }
     last = full;
   }
@@ -165,23 +162,20 @@ void Fills::truncated(const Request& request, uint32_t tokens) {
   follow(request);
 }
 
-bool Fills::is_filling(const Request& request, size_t position) const {
+uint32_t Fills::filling_groups(const Request& request, size_t position) const {
+  uint32_t groups = 0;
   for (uint32_t g = 0; g < shape_.num_token_groups; ++g) {
     const BlockId block = request.groups[g].blocks.data[position];
-    if (is_block(block) && blocks_.pool().is_filling(block)) return true;
+    if (is_block(block) && blocks_.pool().is_filling(block)) groups |= 1u << g;
   }
-  return false;
+  return groups;
 }
 
 bool Fills::holds_filling(const Request& request, uint64_t step_id) const {
-  const BlockPool& pool = blocks_.pool();
   for (size_t j = 0; j < request.positions; ++j) {
-    for (uint32_t g = 0; g < shape_.num_token_groups; ++g) {
-      const BlockId block = request.groups[g].blocks.data[j];
-      if (is_block(block) && pool.is_filling(block) &&
-          static_cast<int32_t>(pool.filling().step(block) - static_cast<uint32_t>(step_id)) >= 0) {
-        return true;
-      }
+    for (const uint32_t g : bits_of(filling_groups(request, j))) {
+      const uint32_t step = blocks_.pool().filling().step(request.groups[g].blocks.data[j]);
+      if (static_cast<int32_t>(step - static_cast<uint32_t>(step_id)) >= 0) return true;
     }
   }
   return false;

@@ -57,7 +57,7 @@ class Fills : public Feature {
   bool fills(const Request& request) const;
   void follow(const Request& request);
   bool find(const Request& request, const AdmissionPlan& plan, uint64_t* filler) const;
-  bool is_filling(const Request& request, size_t position) const;
+  uint32_t filling_groups(const Request& request, size_t position) const;
 
   FillLists lists_;
   uint64_t admissions_ = 0;  // and forks

@@ -38,7 +38,7 @@ kvc_status Requests::extend_blocks(Request& request, uint64_t capacity, uint64_t
       status != KVC_OK) {
     Least least = least_held(shape_, capacity, 0);
     features_.each([&](const auto& feature) { feature.add_least(request, added != 0, &least); });
-    return refused(request, status, least, "the extension");
+    return blocks_.room().refused(status, least, request.ns, "the extension");
   }
   if (!reserve_tables(request, positions) ||
       (copies == nullptr && !copies_.reserve(static_cast<size_t>(__builtin_popcount(copied))))) {
@@ -167,7 +167,7 @@ kvc_status Requests::commit(Request& request, uint64_t num_committed, uint64_t n
                    ull(num_computed), ull(num_committed));
   }
   if (num_computed != num_committed) [[unlikely]]
-    KVC_TRY(features_.check([&](const auto& feature) { return feature.check_ahead(); }));
+    KVC_TRY(features_.try_each([&](const auto& feature) { return feature.check_ahead(); }));
   const auto committed = static_cast<uint32_t>(num_committed);
   const auto computed = static_cast<uint32_t>(num_computed);
   if (!features_.any()) [[likely]]
@@ -186,7 +186,7 @@ kvc_status Requests::commit_known(Request& request, uint32_t committed, uint32_t
           committed, ull(transferred(request)));
     }
   }
-  KVC_TRY(features_.check([&](const auto& feature) { return feature.check_commit(request, committed); }));
+  KVC_TRY(features_.try_each([&](const auto& feature) { return feature.check_commit(request, committed); }));
   if (committed >= request.next_full) {
     const bool computed =
         features_.all([&](const auto& feature) { return feature.is_computed(request, committed); });
@@ -221,8 +221,7 @@ void Requests::open_lane(Request& request) {
   if (!is_block(request.groups[0].blocks.data[position])) return;
   if (!features_.all([&](const auto& feature) { return feature.opens_lane(request); })) return;
   uint64_t commit_limit = request.next_full - 1;
-  for (uint32_t windows = shape_.window_groups; windows != 0; windows &= windows - 1) {
-    const auto g = static_cast<uint32_t>(__builtin_ctz(windows));
+  for (const uint32_t g : bits_of(shape_.window_groups)) {
     // The count that would return a block.
     const uint64_t dropping = shape_.commit_that_drops(g, uint64_t{request.groups[g].dropped} + 1);
     if (commit_limit >= dropping) commit_limit = dropping - 1;

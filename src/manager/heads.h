@@ -12,6 +12,7 @@ class Heads : public Feature {
 
   void add_demand(const Request& request, AdmissionPlan* plan) const;
   kvc_status refine(const Request& request, Admissions& admissions, AdmissionPlan* plan) const;
+  void add_copies(size_t* copies) const { ++*copies; }
   bool reserve(Request&, const AdmissionPlan& plan, bool single) {
     return plan.head.tokens == 0 || !single || copies_.reserve(shape_.num_token_groups);
   }

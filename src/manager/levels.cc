@@ -4,28 +4,22 @@
 namespace kvc {
 
 void Levels::set_level(NodeId node, uint32_t level, uint64_t until) {
-  const bool moves = cached_.level_of(node) != level;
+  const bool moves = s_.tree.notes().level(node) != level;
   s_.tree.notes().retention().set(node, level, until);
   if (moves) cached_.each(node, [&](BlockId id) { s_.pool.shelves().renew(id, cached_.place_of(node)); });
 }
 
-void Levels::use_annotated(const NodeId* path, size_t length) {
-  if (s_.tree.notes().uses().on()) {
-    for (size_t j = 0; j < length; ++j) s_.tree.notes().use(path[j]);
-  }
-  if (!s_.tree.notes().retention().on()) return;
+// What was demoted and is used again has the usual level.
+void Levels::raise(const NodeId* path, size_t length) {
   for (size_t j = length; j-- > 0;) {
-    if (cached_.level_of(path[j]) == kDemoted) set_level(path[j], kDefaultLevel, 0);
+    if (s_.tree.notes().level(path[j]) == kDemoted) set_level(path[j], kDefaultLevel, 0);
   }
 }
 
 void Levels::hint(NodeId node, uint32_t priority, uint64_t until) {
   if (s_.tree[node].resident == 0) return;
-  if (until != 0 && until <= now()) {
-    set_level(node, kDefaultLevel, 0);
-  } else {
-    set_level(node, level_of_priority(priority), until);
-  }
+  const bool over = until != 0 && until <= now();
+  set_level(node, over ? kDefaultLevel : level_of_priority(priority), over ? 0 : until);
 }
 
 bool Levels::anyone_holds(NodeId node) const {
@@ -70,11 +64,7 @@ kvc_status Levels::check_time(uint64_t now_ns) const {
 void Levels::pass_time(uint64_t now_ns) {
   Retention& retention = s_.tree.notes().retention();
   for (NodeId node = retention.next_ended(now_ns); is_node(node); node = retention.next_ended(now_ns)) {
-    if (s_.tree.stale(s_.tree[node])) {
-      retention.end(node);
-    } else {
-      set_level(node, kDefaultLevel, 0);
-    }
+    s_.tree.stale(s_.tree[node]) ? retention.end(node) : set_level(node, kDefaultLevel, 0);
   }
 }
 

@@ -13,8 +13,8 @@ class Levels {
 
   // The positions of a hit, or of what a request publishes, from the first on, were used once more.
   void use(const NodeId* path, size_t length) {
-    if (s_.tree.notes().on()) [[unlikely]]
-      use_annotated(path, length);
+    if (s_.tree.notes().use(path, length)) [[unlikely]]
+      raise(path, length);
   }
   uint64_t now() const { return s_.tree.notes().retention().deadlines().now(); }
   kvc_status check_time(uint64_t now_ns) const;
@@ -27,7 +27,7 @@ class Levels {
   size_t demote(NodeId last, size_t first, uint32_t own_cursors);
 
  private:
-  [[gnu::noinline]] void use_annotated(const NodeId* path, size_t length);
+  [[gnu::noinline]] void raise(const NodeId* path, size_t length);
   void set_level(NodeId node, uint32_t level, uint64_t until);
   bool anyone_holds(NodeId node) const;
 

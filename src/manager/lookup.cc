@@ -82,27 +82,27 @@ OrderedKeys::~OrderedKeys() {
 }
 
 LookupScratch::LookupScratch(Matcher& matcher, const TokenSpan& span)
-    : matcher_(matcher), span_(span), keys_(matcher.mutex_, matcher.arena_) {
-  const Shape& shape = matcher.shape_;
-  if ((status_ = check_span(span, shape)) != KVC_OK) return;
-  if ((status_ = check_tokens(span.tokens, span.num_tokens, shape.vocab_size)) != KVC_OK) return;
-  if ((status_ = keys_.order(span)) != KVC_OK) return;
-  num_blocks_ = span.num_tokens / shape.block_size;
+    : matcher_(matcher), span_(span), keys_(matcher.mutex_, matcher.arena_), status_(prepare()) {}
+
+kvc_status LookupScratch::prepare() {
+  const Shape& shape = matcher_.shape_;
+  KVC_TRY(check_span(span_, shape));
+  KVC_TRY(check_tokens(span_.tokens, span_.num_tokens, shape.vocab_size));
+  KVC_TRY(keys_.order(span_));
+  num_blocks_ = span_.num_tokens / shape.block_size;
   uint64_t root;
   {
-    const std::lock_guard lock(matcher.mutex_);
+    const std::lock_guard lock(matcher_.mutex_);
     NamespaceId ns{};
-    if ((status_ = matcher.blocks_.namespace_blocks().find_namespace(span.namespace_id, &ns)) != KVC_OK)
-      return;
-    root = matcher.root(ns);
-    if (!hashes_.reserve(matcher.arena_, num_blocks_, 0) || !path_.reserve(matcher.arena_, num_blocks_, 0) ||
-        !residents_.reserve(matcher.arena_, num_blocks_, 0) ||
-        !idle_.reserve(matcher.arena_, num_blocks_, 0)) {
-      status_ = fail(KVC_ERROR_OUT_OF_MEMORY, "no memory to look up %zu blocks", num_blocks_);
-      return;
-    }
+    KVC_TRY(matcher_.blocks_.namespaces().find(span_.namespace_id, &ns));
+    root = matcher_.root(ns);
+    Arena& arena = matcher_.arena_;
+    if (!hashes_.reserve(arena, num_blocks_, 0) || !path_.reserve(arena, num_blocks_, 0) ||
+        !residents_.reserve(arena, num_blocks_, 0) || !idle_.reserve(arena, num_blocks_, 0))
+      return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory to look up %zu blocks", num_blocks_);
   }
-  hash_span(matcher.hash_, root, span.tokens, span.num_tokens, keys(), shape.block_size, hashes_.data);
+  hash_span(matcher_.hash_, root, span_.tokens, span_.num_tokens, keys(), shape.block_size, hashes_.data);
+  return KVC_OK;
 }
 
 LookupScratch::~LookupScratch() {
@@ -116,7 +116,7 @@ LookupScratch::~LookupScratch() {
 
 kvc_status LookupScratch::look(Prompt* prompt) const {
   NamespaceId ns{};
-  KVC_TRY(matcher_.blocks_.namespace_blocks().find_namespace(span_.namespace_id, &ns));
+  KVC_TRY(matcher_.blocks_.namespaces().find(span_.namespace_id, &ns));
   *prompt = Prompt{span_.tokens, hashes_.data, keys(), ns, matcher_.blocks_.namespaces().epoch(ns)};
   return KVC_OK;
 }

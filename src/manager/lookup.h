@@ -76,15 +76,17 @@ class LookupScratch {
   uint32_t* idle() { return idle_.data; }
 
  private:
+  kvc_status prepare();
+
   Matcher& matcher_;
   TokenSpan span_;
   OrderedKeys keys_;
-  kvc_status status_;
   size_t num_blocks_ = 0;
   Buffer<uint64_t> hashes_ = {};
   Buffer<NodeId> path_ = {};
   Buffer<uint32_t> residents_ = {};
   Buffer<uint32_t> idle_ = {};
+  const kvc_status status_;  // the last one: prepare() fills those before
 };
 
 }  // namespace kvc

@@ -15,8 +15,8 @@ namespace {
 // one is missing exactly if `alone` is among them.
 uint8_t reason_of(const Shape& shape, const LostReuse& lost, GroupIndex group) {
   const uint32_t alone = lost.alone[group];
-  if ((shape.state_groups >> group & 1) != 0) return KVC_LOST_STATE;
   const GroupShape& of = shape.groups[group];
+  if (of.kind == KVC_GROUP_STATE) return KVC_LOST_STATE;
   return !of.windowed() || alone < of.sinks ? KVC_LOST_BLOCK : KVC_LOST_WINDOW;
 }
 

@@ -28,7 +28,7 @@ Manager::Manager(const Shape& shape, const Env& env)
       rows_(shape_),
       matcher_(shape_, blocks_, hash_, arena_, mutex_),
       pins_(shape_, blocks_, matcher_, arena_),
-      prompts_(shape_, blocks_, matcher_, pins_, arena_),
+      prompts_(shape_, blocks_, pins_, arena_),
       requests_(shape_, blocks_, matcher_, prompts_, rows_, hash_, arena_, counters_),
       monitor_(mutex_, counters_, events_, blocks_, requests_, memory_, sizeof(Manager)),
       external_(shape_, blocks_, matcher_, arena_),
@@ -86,7 +86,6 @@ kvc_status Manager::build() {
   const uint64_t reserve = usual < (64u << 10) ? 64u << 10 : usual;
   // Of the room of pools that may grow, the part that they have.
   const double used = static_cast<double>(shape_.num_blocks) / static_cast<double>(shape_.num_ids);
-  requests_.curves().take_from(memory_);
   memory_.touch_first(static_cast<size_t>(used * static_cast<double>(kTouchedAtCreation)));
   if (!events_.create(memory_, env_, shape_.event_capacity) ||
       !blocks_.create(memory_, env_, id_tag_, secret) || !requests_.create(memory_, id_tag_) ||
@@ -98,13 +97,6 @@ kvc_status Manager::build() {
   }
   memory_.touch_first(0);
   monitor_.publish();
-  return KVC_OK;
-}
-
-kvc_status Manager::close_namespace(uint64_t id) {
-  const Guard lock(monitor_);
-  KVC_TRY(blocks_.namespace_blocks().close_namespace(id));
-  if (!blocks_.namespaces().is_open(id)) requests_.curves().drop(handle_index(id));
   return KVC_OK;
 }
 

@@ -14,6 +14,8 @@
 //   Curves         curves.h          miss-ratio curves; Requests feeds them
 //   Monitor        monitor.h         the lock and the counters that readers see
 #pragma once
+#include <kvcache/sizing.h>
+
 #include <functional>
 
 #include "manager/external.h"
@@ -84,11 +86,10 @@ class Manager {
   kvc_status set_prefix_caching(bool on);
 
   kvc_status set_quota(uint64_t namespace_id, PoolIndex pool, uint64_t min, uint64_t max);
-  // The miss-ratio curve of a namespace, or of all together: call(curves, ns).
+  // The miss-ratio curve of a namespace, or of all together (KVC_ALL_NAMESPACES): call(curves, ns, memory).
   template <typename Call>
   kvc_status change_curve(uint64_t namespace_id, Call&& call) {
-    const Guard lock(monitor_);
-    return on_curve(namespace_id, call);
+    return change([&](const ManagerParts&) { return on_curve(namespace_id, call); });
   }
   template <typename Call>
   kvc_status read_curve(uint64_t namespace_id, Call&& call) {
@@ -170,11 +171,10 @@ class Manager {
   kvc_status build();
   uint32_t last_generation();
   template <typename Call>
-  kvc_status on_curve(uint64_t namespace_id, Call& call) {
+  kvc_status on_curve(uint64_t namespace_id, Call&& call) {
     NamespaceId ns = Curves::kAll;
-    if (namespace_id != KVC_ALL_NAMESPACES)
-      KVC_TRY(blocks_.namespace_blocks().find_namespace(namespace_id, &ns));
-    return call(requests_.curves(), ns);
+    if (namespace_id != KVC_ALL_NAMESPACES) KVC_TRY(blocks_.namespaces().find(namespace_id, &ns));
+    return call(requests_.curves(), ns, memory_);
   }
 
   const Shape shape_;

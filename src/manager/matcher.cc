@@ -9,7 +9,6 @@
 
 namespace kvc {
 
-// Longest length <= limit whose window and sinks are all resident in a sliding-window group.
 size_t Matcher::longest_window(GroupIndex group, size_t limit, const uint32_t* residents) const {
   const GroupShape& shape = shape_.groups[group];
   const uint32_t bit = 1u << group;
@@ -44,9 +43,8 @@ size_t Matcher::longest_common(size_t limit, const uint32_t* residents, KeyList 
   while (length < limit && (residents[length] & full) == full) ++length;
   for (;;) {
     const size_t before = length;
-    for (uint32_t windows = groups & shape_.window_groups; windows != 0; windows &= windows - 1) {
-      length = longest_window(static_cast<uint32_t>(__builtin_ctz(windows)), length, residents);
-    }
+    for (const uint32_t g : bits_of(groups & shape_.window_groups))
+      length = longest_window(g, length, residents);
     length = cut(keys, length);
     if (length == before) return length;
   }
@@ -56,10 +54,9 @@ size_t Matcher::longest_common(size_t limit, const uint32_t* residents, KeyList 
 LostReuse Matcher::find_lost(size_t known, size_t length, const uint32_t* residents, uint32_t groups) const {
   LostReuse lost;
   lost.most = static_cast<uint32_t>(length);
-  for (uint32_t rest = groups; rest != 0; rest &= rest - 1) {
-    const auto alone = static_cast<uint32_t>(longest_common(known, residents, KeyList{}, rest & -rest));
-    lost.alone[__builtin_ctz(rest)] = alone;
-    if (alone > lost.most) lost.most = alone;
+  for (const uint32_t g : bits_of(groups)) {
+    lost.alone[g] = static_cast<uint32_t>(longest_common(known, residents, KeyList{}, 1u << g));
+    lost.most = std::max(lost.most, lost.alone[g]);
   }
   lost.positions = lost.most - static_cast<uint32_t>(length);
   return lost;
@@ -181,7 +178,7 @@ kvc_status Matcher::look_in_slices(LookupScratch& scratch, const uint64_t& num_a
     if (!first) tree.readers().leave(reader);
     Prompt prompt;
     KVC_TRY(scratch.look(&prompt));
-    if (first) most_cached = blocks_.caches() && num_tokens != 0 ? num_tokens - 1 : 0;
+    if (first) most_cached = blocks_.most_cached(num_tokens);
     const size_t limit = most_cached / shape_.block_size;
     if (prompt.epoch != epoch) reader.at = kNoNode;  // reset in between: what was seen is gone
     epoch = prompt.epoch;

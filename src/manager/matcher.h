@@ -39,7 +39,6 @@ class Matcher {
   // filled for it. `lost` may be null.
   size_t match(const Prompt& prompt, size_t limit, uint32_t groups, uint32_t drop, NodeId* path,
                uint32_t* residents, LostReuse* lost) const {
-    if (!shape_.caches()) limit = 0;
     return match(prompt, limit, groups, drop, blocks_.retired(), path, residents, lost, nullptr);
   }
   // The same for an admission, in all groups, with arrays of the matcher's own, which live until its next

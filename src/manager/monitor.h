@@ -43,6 +43,9 @@ class Monitor {
   uint64_t changes_ = 0;
 };
 
+// Items of a step between two releases of the lock, at most as many as a word has bits.
+inline constexpr size_t kSlice = 64;
+
 // The lock for a call that changes state.
 class Guard {
  public:
@@ -61,18 +64,22 @@ class Guard {
     monitor_.mutex().unlock();
     monitor_.mutex().lock();
   }
+  // Does so after each slice of items.
+  void count_item() {
+    if (++items_ % kSlice == 0) yield();
+  }
 
  private:
   Monitor& monitor_;
+  size_t items_ = 0;
 };
 
 // The lock for a call that reads much and changes nothing, a slice at a time: who reads counts what it visits
 // (positions, blocks, other records), and ends a slice that is long.
 class SlicedHold {
  public:
-  // As much as a batch of a step visits between two yields. An admission of so many tokens' blocks takes as
-  // long.
-  static constexpr uint64_t kSlice = 64;
+  // As much as a slice of a step. An admission of so many tokens' blocks takes as long.
+  static constexpr uint64_t kSlice = kvc::kSlice;
 
   explicit SlicedHold(Monitor& monitor) : monitor_(monitor) {}
   ~SlicedHold() {

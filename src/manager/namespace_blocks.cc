@@ -12,23 +12,10 @@ kvc_status NamespaceBlocks::open_namespace(const kvc_namespace_config& config, u
   return KVC_OK;
 }
 
-kvc_status NamespaceBlocks::find_namespace(uint64_t id, NamespaceId* ns) const {
-  if (!s_.namespaces.is_open(id)) {
-    if (id == KVC_ALL_NAMESPACES) {
-      return fail(
-          KVC_ERROR_NOT_FOUND,
-          "the number of all namespaces is none of one: curves alone take it; another call resets all");
-    }
-    return fail(KVC_ERROR_NOT_FOUND, "no namespace %llu: it was closed, or is of another manager", ull(id));
-  }
-  *ns = id == 0 ? 0 : handle_index(id);
-  return KVC_OK;
-}
-
 kvc_status NamespaceBlocks::close_namespace(uint64_t id) {
   NamespaceId ns{};
   if (id == 0) return invalid("namespace 0, the default one, cannot be closed");
-  KVC_TRY(find_namespace(id, &ns));
+  KVC_TRY(s_.namespaces.find(id, &ns));
   Namespace& entry = s_.namespaces[ns];
   if (entry.opens > 1) {
     --entry.opens;
@@ -41,7 +28,7 @@ kvc_status NamespaceBlocks::close_namespace(uint64_t id) {
   }
   forget(ns);
   if (entry.quota != 0) shares_.end(ns);
-  announce_cleared(ns);
+  announce(KVC_EVENT_NAMESPACE_CLEARED, ns, root_of(ns));
   s_.namespaces.close(ns);
   return KVC_OK;
 }
@@ -55,11 +42,11 @@ kvc_status NamespaceBlocks::check_resets() const {
 
 kvc_status NamespaceBlocks::reset_namespace(uint64_t id, NamespaceId* ns) {
   KVC_TRY(check_resets());
-  KVC_TRY(find_namespace(id, ns));
+  KVC_TRY(s_.namespaces.find(id, ns));
   forget(*ns);
   ++s_.counters.epoch;
   lineages_.end();
-  announce_cleared(*ns);
+  announce(KVC_EVENT_NAMESPACE_CLEARED, *ns, root_of(*ns));
   return KVC_OK;
 }
 
@@ -70,7 +57,7 @@ kvc_status NamespaceBlocks::reset_all() {
   s_.quotas.forget_all();
   ++s_.counters.epoch;
   lineages_.end();
-  if (s_.events.enabled()) s_.events.add(KVC_EVENT_ALL_CLEARED, s_.namespaces.epoch(0), kNoNode, 0, kNoBlock);
+  announce(KVC_EVENT_ALL_CLEARED, 0, kNoNode);
   return KVC_OK;
 }
 
@@ -78,14 +65,13 @@ kvc_status NamespaceBlocks::reset_all() {
 void NamespaceBlocks::forget(NamespaceId ns) {
   for (uint32_t p = 0; p < s_.shape.num_pools; ++p) {
     s_.pool.counts(p).stale += s_.namespaces.cached(ns, p);
-    if (s_.quotas.on()) s_.quotas.forget(s_.class_of(ns), p, s_.namespaces.cached(ns, p));
+    s_.quotas.forget(s_.class_of(ns), p, s_.namespaces.cached(ns, p));
   }
   s_.namespaces.reset_one(ns);
 }
 
-void NamespaceBlocks::announce_cleared(NamespaceId ns) {
-  if (s_.events.enabled())
-    s_.events.add(KVC_EVENT_NAMESPACE_CLEARED, s_.namespaces.epoch(ns), root_of(ns), 0, kNoBlock);
+void NamespaceBlocks::announce(uint32_t kind, NamespaceId ns, NodeId cleared) {
+  if (s_.events.enabled()) s_.events.add(kind, s_.namespaces.epoch(ns), cleared, 0, kNoBlock);
 }
 
 kvc_status NamespaceBlocks::find_share(uint64_t namespace_id, NamespaceId* ns) const {
@@ -93,7 +79,7 @@ kvc_status NamespaceBlocks::find_share(uint64_t namespace_id, NamespaceId* ns) c
     return fail(KVC_ERROR_UNSUPPORTED,
                 "max_quotas of this manager is 0; set it to the number of namespaces that have quotas");
   }
-  return find_namespace(namespace_id, ns);
+  return s_.namespaces.find(namespace_id, ns);
 }
 
 }  // namespace kvc

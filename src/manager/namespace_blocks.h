@@ -14,7 +14,6 @@ class NamespaceBlocks {
 
   kvc_status open_namespace(const kvc_namespace_config& config, uint64_t* id);
   kvc_status close_namespace(uint64_t id);
-  kvc_status find_namespace(uint64_t id, NamespaceId* ns) const;
   kvc_status reset_namespace(uint64_t id, NamespaceId* ns);
   kvc_status reset_all();
   // A namespace with users cannot be closed.
@@ -36,7 +35,7 @@ class NamespaceBlocks {
  private:
   void forget(NamespaceId ns);
   kvc_status check_resets() const;
-  void announce_cleared(NamespaceId ns);
+  void announce(uint32_t kind, NamespaceId ns, NodeId cleared);
 
   BlockState& s_;
   Shares& shares_;

@@ -159,8 +159,7 @@ kvc_status OffloadView::read_prompt(uint64_t id, Prompt* out) const {
 bool OffloadView::is_epoch(uint64_t namespace_id, uint64_t epoch) const {
   const std::lock_guard lock(mutex_);
   NamespaceId ns{};
-  return blocks_.namespace_blocks().find_namespace(namespace_id, &ns) == KVC_OK &&
-         blocks_.namespaces().epoch(ns) == epoch;
+  return blocks_.namespaces().find(namespace_id, &ns) == KVC_OK && blocks_.namespaces().epoch(ns) == epoch;
 }
 
 OffloadView::State OffloadView::state_of(uint64_t id) const {

@@ -3,15 +3,20 @@
 
 namespace kvc {
 
+size_t Pins::find(const Prompt& prompt, size_t limit, NodeId* path, uint32_t* residents) const {
+  const size_t length = matcher_.match(prompt, limit, shape_.token_groups(), 0, path, residents, nullptr);
+  return length == 0 || stand_in(path, length) < shape_.num_token_groups || needs_any(length) ? length : 0;
+}
+
 uint32_t Pins::stand_in(const NodeId* path, size_t length) const {
   if (needs_any(length)) return shape_.num_token_groups;
   const uint32_t resident = blocks_.readable(path[length - 1], blocks_.retired()) & shape_.token_groups();
-  return resident == 0 ? shape_.num_token_groups : static_cast<uint32_t>(__builtin_ctz(resident));
+  return resident == 0 ? shape_.num_token_groups : first_bit(resident);
 }
 
 size_t Pins::first_full(const NodeId* path, size_t length) const {
   size_t first = length;
-  each_held(path, length, [&](uint32_t, size_t j, BlockId block) {
+  each(path, length, [&](uint32_t, size_t j, BlockId block) {
     if (blocks_.pool()[block].pins == UINT16_MAX) first = std::min(first, j);
   });
   return first;
@@ -19,7 +24,7 @@ size_t Pins::first_full(const NodeId* path, size_t length) const {
 
 Demand Pins::demand(const NodeId* path, size_t length) const {
   Demand demand(shape_.num_pools);
-  each_held(path, length, [&](uint32_t, size_t, BlockId block) { demand.add_hit(blocks_.pool()[block]); });
+  each(path, length, [&](uint32_t, size_t, BlockId block) { demand.add_hit(blocks_.pool()[block]); });
   return demand;
 }
 
@@ -31,27 +36,26 @@ bool Pins::may_hold(const NodeId* path, size_t length, NamespaceId ns) const {
 kvc_status Pins::check(const NodeId* path, size_t length, NamespaceId ns) const {
   const size_t full = first_full(path, length);
   if (full == length)
-    return blocks_.quotas().on() ? blocks_.room().check_hold(demand(path, length), ns, "the pin") : KVC_OK;
+    return blocks_.quotas().on() ? blocks_.room().check_room(demand(path, length), ns, 0, "the pin") : KVC_OK;
   return fail(KVC_ERROR_LIMIT, "position %zu of this prefix is pinned %d times; unpin some", full,
               UINT16_MAX);
 }
 
 void Pins::hold(const NodeId* path, size_t length, BlockId* blocks) {
-  std::fill_n(blocks, shape_.num_token_groups * length, kNoBlock);
-  each_held(path, length, [&](uint32_t g, size_t j, BlockId block) {
-    blocks_.pin(block);
+  std::fill_n(blocks, length * shape_.num_token_groups, kNoBlock);
+  each(path, length, [&](uint32_t g, size_t j, BlockId block) {
     blocks[g * length + j] = block;
+    blocks_.pin(block);
   });
 }
 
 // States leave last, as those of a request do (returns.cc).
 void Pins::release(const BlockId* blocks, size_t length) {
-  const uint32_t windows = shape_.windows();
+  const uint32_t windows = shape_.sliding_groups();
   for (const uint32_t kind : {windows, shape_.full_groups, shape_.window_groups & ~windows}) {
     for (size_t j = length; j-- > 0;) {
-      for (uint32_t groups = kind; groups != 0; groups &= groups - 1) {
-        const BlockId block = blocks[static_cast<size_t>(__builtin_ctz(groups)) * length + j];
-        if (is_block(block)) blocks_.unpin(block);
+      for (const uint32_t g : bits_of(kind)) {
+        if (is_block(blocks[g * length + j])) blocks_.unpin(blocks[g * length + j]);
       }
     }
   }
@@ -59,9 +63,8 @@ void Pins::release(const BlockId* blocks, size_t length) {
 
 kvc_status Pins::pin(LookupScratch& scratch, uint64_t* id, uint64_t* num_pinned) {
   Prompt prompt;
-  size_t hit;
-  KVC_TRY(scratch.match(SIZE_MAX, shape_.token_groups(), &prompt, &hit));
-  const size_t length = pinnable(scratch.path(), hit);
+  KVC_TRY(scratch.look(&prompt));
+  const size_t length = find(prompt, scratch.num_blocks(), scratch.path(), scratch.residents());
   if (length == 0) {
     return fail(KVC_ERROR_NOT_FOUND, "no block of these %zu tokens is cached", scratch.num_tokens());
   }

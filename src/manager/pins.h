@@ -30,11 +30,10 @@ class Pins {
   kvc_status pin(LookupScratch& scratch, uint64_t* id, uint64_t* num_pinned);
   kvc_status unpin(uint64_t id);
 
-  // How much of a hit of `length` positions a pin can keep. A hit that ends where chunks of all groups begin
-  // needs no block: a block of its last position stands in for it. Without one there it is 0.
-  size_t pinnable(const NodeId* path, size_t length) const {
-    return length == 0 || stand_in(path, length) < shape_.num_token_groups || needs_any(length) ? length : 0;
-  }
+  // Positions that a pin can keep of the longest hit within `limit`, which come to the arrays. A hit that
+  // ends where chunks of all groups begin needs no block: a block of its last position stands in for it.
+  // Without one there it is 0.
+  size_t find(const Prompt& prompt, size_t limit, NodeId* path, uint32_t* residents) const;
   // What pins and registered prompts do with the blocks of `length` positions that are pinnable:
   // [num_token_groups][length]. LIMIT if a block has as many pins as it can have; without room for the
   // namespace what an admission answers.
@@ -58,9 +57,9 @@ class Pins {
     return matcher_.needs_position(group, position, length) ||
            (position + 1 == length && group == stand_in(path, length));
   }
-  // visit(group, position, block): those that a pin holds.
+  // visit(group, position, block): what a pin holds.
   template <typename Visit>
-  void each_held(const NodeId* path, size_t length, Visit&& visit) const {
+  void each(const NodeId* path, size_t length, Visit&& visit) const {
     for (uint32_t g = 0; g < shape_.num_token_groups; ++g) {
       for (size_t j = 0; j < length; ++j) {
         if (holds(g, j, path, length)) visit(g, j, blocks_.tree().block_of(path[j], g));

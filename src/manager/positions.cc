@@ -5,44 +5,60 @@
 
 namespace kvc {
 
-size_t Positions::publish(NodeId* cursor, const Publication& publication, size_t begin, size_t end) {
+size_t Positions::publish(NodeId* cursor, Publication publication, size_t begin, size_t end) {
+  size_t done = begin;
+  do {
+    const size_t first = done;
+    done = s_.shape.has_gaps() ? publish_positions<true>(cursor, publication, first, end)
+                               : publish_positions<false>(cursor, publication, first, end);
+    publication.keys += done - first;
+    if (!publication.encoder) publication.tokens += (done - first) * s_.shape.block_size;
+  } while (done < end && cached_.evict_for_node(publication.ns));
+  return done;
+}
+
+// kGaps: positions may get no block. So the cursor keeps each alive, and room is made for it.
+template <bool kGaps>
+size_t Positions::publish_positions(NodeId* cursor, const Publication& publication, size_t begin,
+                                    size_t end) {
   constexpr size_t kAhead = 8;
-  const auto& [first_key, first_token, extras, groups, ns, epoch, filled_by, checkpoint] = publication;
+  const auto& [first_key, first_token, extras, groups, ns, epoch, filled_by, checkpoint, encoder] =
+      publication;
+  const uint32_t states = s_.shape.state_groups;
+  const uint32_t first_group = encoder ? s_.shape.num_token_groups : 0;
+  const uint32_t end_group = encoder ? s_.shape.num_groups : s_.shape.num_token_groups;
+  const size_t stride = encoder ? 0 : s_.shape.block_size;
+  const BlockId* const first_blocks = groups[first_group].blocks.data;
   const PrefixTree::Bulk bulk(s_.tree, end - begin);
-  const auto follow = [this](NodeId* at, NodeId node) {
-    if (s_.shape.has_gaps())
-      move_cursor(at, node);  // it may get no block
-    else
-      *at = node;
-  };
+  NodeId last = *cursor;
   size_t i = begin;
   while (i < end) {
     const uint64_t* keys = first_key + (i - begin);
-    const int32_t* tokens = first_token + (i - begin) * s_.shape.block_size;
-    if (s_.shape.has_gaps()) make_node_room(*cursor, *keys, tokens, extras.view(i), ns, epoch);
-    if (extras.empty() && filled_by == 0 && s_.shape.state_groups == 0) {
+    const int32_t* tokens = first_token + (i - begin) * stride;
+    if (kGaps) make_node_room(last, *keys, tokens, extras.view(i), ns, epoch);
+    if (extras.empty() && filled_by == 0 && states == 0) {
       size_t run = end - i;
-      if (s_.shape.has_gaps()) {
+      if (kGaps) {
         const size_t most = std::min(run, std::max(spare_nodes(), size_t{1}));
-        for (run = 0; run < most && is_block(groups[0].blocks.data[i + run]);) ++run;
+        for (run = 0; run < most && is_block(first_blocks[i + run]);) ++run;
       }
-      NodeId last = *cursor;
       const size_t made =
-          run == 0 ? 0 : s_.tree.publish_chain(last, keys, tokens, groups[0].blocks.data + i, run, ns, epoch);
+          run == 0 ? 0 : s_.tree.publish_chain(last, keys, tokens, first_blocks + i, run, ns, epoch);
       if (made != 0) {
-        follow(cursor, last);
+        if (kGaps) move_cursor(cursor, last);
         i += made;
         continue;
       }
     }
     if (i + kAhead < end) {
       s_.tree.table().prefetch_write(keys[kAhead]);
-      s_.pool.prefetch(groups[0].blocks.data[i + kAhead]);
+      s_.pool.prefetch(first_blocks[i + kAhead]);
     }
-    const NodeId node = s_.tree.publish_position(*cursor, *keys, tokens, extras, i, ns, epoch);
+    const NodeId node = s_.tree.publish_position(last, *keys, tokens, extras, i, ns, epoch);
     if (!is_node(node)) break;
-    follow(cursor, node);
-    for (uint32_t g = 0; g < s_.shape.num_token_groups; ++g) {
+    last = node;
+    if (kGaps) move_cursor(cursor, last);
+    for (uint32_t g = first_group; g < end_group; ++g) {
       const BlockId block = groups[g].blocks.data[i];
       if (!is_block(block)) continue;
       if (filled_by != 0) {
@@ -50,12 +66,13 @@ size_t Positions::publish(NodeId* cursor, const Publication& publication, size_t
       } else {
         s_.pool.mark_written(s_.pool[block]);
       }
-      const bool inside = i != checkpoint && (s_.shape.state_groups >> g & 1) != 0;
+      const bool inside = i != checkpoint && (states >> g & 1) != 0;
       if (!inside) s_.tree.attach(node, g, block);
     }
     levels_.use(&node, 1);
     ++i;
   }
+  move_cursor(cursor, last);
   return i;
 }
 
@@ -101,14 +118,10 @@ void Positions::publish_external(const Prompt& prompt, GroupIndex group, const i
     move_cursor(&cursor, node);  // a position without a block would die when the next orphan is reclaimed
     if (blocks[j] == -1) continue;
     const BlockId id{blocks[j]};
-    Block& block = s_.pool[id];
-    if (block.node == node) continue;
-    if (is_node(block.node)) cached_.detach(id);  // of an epoch that is over
-    if (s_.zeroing.on()) s_.zeroing.overwrite(id, s_.namespaces.id(prompt.ns));
-    if (s_.quotas.on()) shares_.give(id, prompt.ns);
-    block.group = static_cast<uint8_t>(group);
-    s_.pool.mark_written(block);
-    s_.tree.attach(node, group, id);
+    if (s_.pool[id].node == node) continue;
+    if (is_node(s_.pool[id].node)) cached_.detach(id);  // of an epoch that is over
+    s_.zeroing.overwrite(id, s_.namespaces.id(prompt.ns));
+    attach_external(node, group, id);
     levels_.use(&node, 1);
   }
   s_.tree.release(cursor);
@@ -122,28 +135,25 @@ NodeId Positions::carry_position(NodeId parent, uint64_t key, const int32_t* tok
   return node;
 }
 
-void Positions::note(NodeId node, uint32_t uses, uint32_t level, uint64_t until) {
-  Notes& notes = s_.tree.notes();
-  if (notes.retention().on()) notes.retention().set(node, level, until);
-  for (uint32_t i = 0; notes.uses().on() && i < uses && notes.uses().of(node) < uses; ++i) notes.use(node);
+// One whose content others find from now on.
+void Positions::attach_external(NodeId node, GroupIndex group, BlockId id) {
+  shares_.give(id, s_.tree[node].ns);
+  s_.pool[id].group = static_cast<uint8_t>(group);
+  s_.pool.mark_written(s_.pool[id]);
+  s_.tree.attach(node, group, id);
 }
 
 void Positions::carry_block(NodeId node, GroupIndex group, BlockId block, uint32_t uses, uint32_t level,
                             uint64_t until) {
   s_.tree.attach(node, group, block);
-  note(node, uses, level, until);
+  s_.tree.notes().carry(node, uses, level, until);
 }
 
 void Positions::carry_external(NodeId node, GroupIndex group, BlockId id, uint32_t uses, uint32_t level,
                                uint64_t until) {
-  const NamespaceId ns = s_.tree[node].ns;
-  Block& block = s_.pool[id];
-  if (s_.zeroing.on()) s_.zeroing.set_owner(id, s_.namespaces.id(ns));
-  if (s_.quotas.on()) shares_.give(id, ns);
-  block.group = static_cast<uint8_t>(group);
-  s_.pool.mark_written(block);
-  s_.tree.attach(node, group, id);
-  note(node, uses, level, until);
+  s_.zeroing.set_owner(id, s_.namespaces.id(s_.tree[node].ns));
+  attach_external(node, group, id);
+  s_.tree.notes().carry(node, uses, level, until);
 }
 
 void Positions::end_positions() {
@@ -202,23 +212,6 @@ size_t Positions::drop_idle(NodeId node) {
     ++dropped;
   });
   return dropped;
-}
-
-size_t Positions::publish_cross(const Publication& publication, size_t positions) {
-  const auto& [keys, tokens, extras, groups, ns, epoch, filled_by, checkpoint] = publication;
-  NodeId node = root_of(ns);
-  for (size_t j = 0; j < positions; ++j) {
-    const NodeId parent = node;
-    if (s_.shape.has_gaps()) make_node_room(parent, keys[j], tokens, extras.view(j), ns, epoch);
-    do {
-      node = s_.tree.publish_position(parent, keys[j], tokens, extras, j, ns, epoch);
-    } while (!is_node(node) && s_.shape.has_hints() && cached_.evict_for_node(ns));
-    if (!is_node(node)) return j;
-    for (uint32_t g = s_.shape.num_token_groups; g < s_.shape.num_groups; ++g)
-      s_.tree.attach(node, g, groups[g].blocks.data[j]);
-    levels_.use(&node, 1);
-  }
-  return positions;
 }
 
 }  // namespace kvc

@@ -23,22 +23,14 @@ class Positions {
     uint64_t epoch;
     uint64_t filled_by;  // a step in flight that will write the blocks; 0 = they are written
     size_t checkpoint;   // the only position whose state may be found
+    bool encoder;        // the blocks of cross groups: all positions have the same tokens
   };
   // Publishes positions [begin, end) below *cursor, which moves along. Returns the first position that was
   // not published: before `end` if all nodes are in use.
-  size_t publish(NodeId* cursor, const Publication& publication, size_t begin, size_t end);
-  // The same for the blocks of an encoder, all of whose positions have the same tokens. Returns how many
-  // positions are published.
-  size_t publish_cross(const Publication& publication, size_t positions);
+  size_t publish(NodeId* cursor, Publication publication, size_t begin, size_t end);
   // The same for externally held blocks of a group, from the root on; entries of -1 publish no block.
   void publish_external(const Prompt& prompt, GroupIndex group, const int32_t* blocks, size_t num_blocks,
                         ExtraRecords& extras);
-  // Without full attention the end of a long chain keeps the nodes of all positions before it. So before a
-  // new position comes there, victims leave while few nodes are free: a bounded number, which is enough to
-  // evict all that nobody holds before the free nodes run out. Does nothing if the position is known.
-  void make_node_room(NodeId parent, uint64_t key, const int32_t* tokens, const ExtraView& extra,
-                      NamespaceId ns, uint64_t epoch);
-  size_t spare_nodes() const;  // free ones beyond those that make_node_room() keeps
   // Nodes that `wanted` new positions below `kept` can have: all of them, or fewer.
   size_t room_for_positions(size_t wanted, NodeId kept);
   // A cursor keeps its position alive.
@@ -89,7 +81,15 @@ class Positions {
                       uint64_t until);
 
  private:
-  void note(NodeId node, uint32_t uses, uint32_t level, uint64_t until);
+  template <bool kGaps>
+  size_t publish_positions(NodeId* cursor, const Publication& publication, size_t begin, size_t end);
+  // Without full attention the end of a long chain keeps the nodes of all positions before it. So before a
+  // new position comes there, victims leave while few nodes are free: a bounded number, which is enough to
+  // evict all that nobody holds before the free nodes run out. Does nothing if the position is known.
+  void make_node_room(NodeId parent, uint64_t key, const int32_t* tokens, const ExtraView& extra,
+                      NamespaceId ns, uint64_t epoch);
+  size_t spare_nodes() const;  // free ones beyond those that make_node_room() keeps
+  void attach_external(NodeId node, GroupIndex group, BlockId id);
 
   BlockState& s_;
   CachedBlocks& cached_;

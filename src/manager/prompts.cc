@@ -62,10 +62,8 @@ void Prompts::free_buffers(RegisteredPrompt& prompt) {
 kvc_status Prompts::add(const char* name, const TokenSpan& span, LookupScratch& scratch,
                         uint64_t* num_pinned) {
   Prompt content;
-  size_t hit;
   KVC_TRY(check_new(name, scratch, &content));
-  KVC_TRY(scratch.match(SIZE_MAX, shape_.token_groups(), &content, &hit));
-  const size_t length = pins_.pinnable(scratch.path(), hit);
+  const size_t length = pins_.find(content, scratch.num_blocks(), scratch.path(), scratch.residents());
   KVC_TRY(pins_.check(scratch.path(), length, content.ns));
   RegisteredPrompt fresh = {};
   KVC_TRY(begin(name, span, content, scratch.num_blocks(), &fresh));
@@ -223,9 +221,7 @@ void Prompts::grow(RegisteredPrompt& prompt, size_t most) {
   const Prompt content{prompt.tokens.data, prompt.hashes.data, prompt.key_list(), prompt.ns,
                        blocks_.namespaces().epoch(prompt.ns)};
   const size_t limit = std::min<size_t>(most, prompt.num_positions);
-  const size_t hit =
-      matcher_.match(content, limit, shape_.token_groups(), 0, path_.data, residents_.data, nullptr);
-  const size_t length = pins_.pinnable(path_.data, hit);
+  const size_t length = pins_.find(content, limit, path_.data, residents_.data);
   if (length < prompt.num_pinned || !pins_.may_hold(path_.data, length, prompt.ns)) return;
   pins_.hold(path_.data, length, spare_.data);
   give_up(prompt);

@@ -31,8 +31,8 @@ class Prompts {
  public:
   static constexpr size_t kLongestName = 255;
 
-  Prompts(const Shape& shape, Blocks& blocks, Matcher& matcher, Pins& pins, Arena& arena)
-      : shape_(shape), blocks_(blocks), matcher_(matcher), pins_(pins), arena_(arena) {}
+  Prompts(const Shape& shape, Blocks& blocks, Pins& pins, Arena& arena)
+      : shape_(shape), blocks_(blocks), pins_(pins), arena_(arena) {}
   [[nodiscard]] bool create(Memory& memory) { return bound_.create(memory, shape_.max_requests); }
 
   // `name` has 1 to kLongestName bytes. `scratch` has the prompt, of `span`.
@@ -117,7 +117,6 @@ class Prompts {
 
   const Shape& shape_;
   Blocks& blocks_;
-  Matcher& matcher_;
   Pins& pins_;
   Arena& arena_;
   Array<Binding> bound_;  // by index of the request

@@ -10,13 +10,8 @@ kvc_status Publications::publish_full(Request& request, size_t full, bool ends_t
     return KVC_OK;
   }
   ExtraRecords extras(arena_, request.key_list(), request.published, full, shape_.block_size);
-  if (!extras.ok()) {
-    return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory for the extra keys of %zu blocks",
-                full - request.published);
-  }
+  if (!extras.ok()) return no_memory_for_keys(full - request.published);
   constexpr size_t kPiece = 64;  // positions that are hashed here, then published together
-  NodeId last = request.cursor;
-  NodeId* const cursor = shape_.has_gaps() ? &request.cursor : &last;  // else kept alive by its blocks
   const size_t checkpoint = ends_there ? full - 1 : SIZE_MAX;
   size_t done = request.published, end = done;
   while (done == end && end < full) {
@@ -33,17 +28,14 @@ kvc_status Publications::publish_full(Request& request, size_t full, bool ends_t
       }
     }
     const size_t first = done;
-    do {
-      done =
-          blocks_.positions().publish(cursor,
-                                      {keys + (done - first), request.token(done * shape_.block_size), extras,
-                                       request.groups, request.ns, request.epoch, filled_by, checkpoint},
-                                      done, end);
-    } while (done < end && blocks_.cached().evict_for_node(request.ns));
+    done =
+        blocks_.positions().publish(&request.cursor,
+                                    {keys, request.token(first * shape_.block_size), extras, request.groups,
+                                     request.ns, request.epoch, filled_by, checkpoint, false},
+                                    first, end);
     if (keys == chains && !curves_.empty()) [[unlikely]]
       curves_.grow(request.ns, chains, done - first);
   }
-  if (cursor == &last) blocks_.positions().move_cursor(&request.cursor, last);
   const size_t before = request.published;
   if (filled_by == 0 && computed) {
     if (request.marked < request.published_tokens()) mark_written(request, before);
@@ -85,12 +77,10 @@ void Publications::stop(Request& request, bool warns) {
 }
 
 void Publications::stop_all() {
-  for (size_t i = 0; i < requests_.size(); ++i) {
-    Request& request = requests_.at(i);
-    if (request.id == 0 || !request.admitted) continue;
+  requests_.each_admitted([&](Request& request) {
     request.close_lane();
     stop(request, false);
-  }
+  });
 }
 
 void Publications::prefetch(Request& request) {

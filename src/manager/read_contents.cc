@@ -355,8 +355,7 @@ class ContentsReader {
     position.first_span = out_.spans.size();
     position.num_spans = static_cast<uint32_t>(spans.count);
     out_.spans.insert(out_.spans.end(), spans.data, spans.data + spans.count);
-    for (uint32_t rest = node.resident; rest != 0; rest &= rest - 1) {
-      const auto g = static_cast<uint32_t>(__builtin_ctz(rest));
+    for (const uint32_t g : bits_of(node.resident)) {
       if (read_block(tree.block_of(id, g), index, g)) position.resident |= 1u << g;
     }
     out_.positions.push_back(position);

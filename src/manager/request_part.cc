@@ -31,12 +31,4 @@ void RequestPart::mark_written(Request& request, size_t positions) {
   request.set_marked(static_cast<uint32_t>(positions * shape_.block_size));
 }
 
-kvc_status RequestPart::refused(const Request& request, kvc_status status, const Least& least,
-                                const char* who) {
-  status = blocks_.room().refusal(status, least, request.ns, who);
-  ++counters_.refusals;
-  blocks_.room().count_refusal(request.ns, status);
-  return status;
-}
-
 }  // namespace kvc

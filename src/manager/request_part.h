@@ -23,21 +23,14 @@ class RequestPart {
   uint32_t index_of(const Request& request) const { return requests_.index_of(request); }
   // Whether its namespace was reset after its admission.
   bool stale(const Request& request) const { return request.epoch != blocks_.namespaces().epoch(request.ns); }
-  // Whether it may use what others have published: now, and while prefix caching is on.
-  bool reads(const Request& request) const { return blocks_.caches() && may_read(request); }
-  bool may_read(const Request& request) const {
-    return shape_.caches() && (request.flags & KVC_REQUEST_NO_READ) == 0 && !request.cross_private();
-  }
-  bool publishes(const Request& request) const {
-    return blocks_.caches() && (request.flags & KVC_REQUEST_NO_WRITE) == 0 && !request.cross_private();
-  }
+  // Whether it may use what others have published, and publish, while prefix caching is on; and now.
+  static bool may_read(const Request& request) { return allows(request, KVC_REQUEST_NO_READ); }
+  bool reads(const Request& request) const { return takes_part(request, KVC_REQUEST_NO_READ); }
+  bool publishes(const Request& request) const { return takes_part(request, KVC_REQUEST_NO_WRITE); }
   // Tokens that may be hits.
   uint64_t hit_limit_tokens(const Request& request) const {
-    if (!reads(request) || request.known == 0) return 0;
-    uint64_t tokens = request.known - 1;
-    if (request.max_cached_tokens != 0 && request.max_cached_tokens < tokens)
-      tokens = request.max_cached_tokens;
-    return tokens;
+    const uint64_t tokens = may_read(request) ? blocks_.most_cached(request.known) : 0;
+    return request.max_cached_tokens == 0 ? tokens : std::min<uint64_t>(tokens, request.max_cached_tokens);
   }
   size_t hit_limit(const Request& request) const {
     return static_cast<size_t>(hit_limit_tokens(request) / shape_.block_size);
@@ -65,8 +58,9 @@ class RequestPart {
                    uint64_t transfer_end);
   // The blocks of positions up to `positions` are written.
   void mark_written(Request& request, size_t positions);
-  // Counts a refusal and returns it, or NEVER_FITS.
-  kvc_status refused(const Request& request, kvc_status status, const Least& least, const char* who);
+  static kvc_status no_memory_for_keys(size_t positions) {
+    return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory for the extra keys of %zu blocks", positions);
+  }
 
   const Shape& shape_;
   Blocks& blocks_;
@@ -76,6 +70,14 @@ class RequestPart {
   Counters& counters_;
   RequestTable& requests_;
   WaitingCopies& copies_;
+
+ private:
+  static bool allows(const Request& request, uint32_t flag) {
+    return (request.flags & flag) == 0 && !request.cross_private();
+  }
+  bool takes_part(const Request& request, uint32_t flag) const {
+    return blocks_.caches() && allows(request, flag);
+  }
 };
 
 }  // namespace kvc

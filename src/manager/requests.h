@@ -2,9 +2,9 @@
 // Operations on requests. Each checks all that can fail, takes all memory that it needs, and only then
 // changes state. All but fill() are used under the manager's lock.
 //
-// lifecycle.cc creates requests, growth.cc extends and commits, usual.cc the same for the usual decode step,
-// shrink.cc preempts, truncates and ends, fork.cc forks. They work on RequestPart (request_part.h), as these
-// parts do: Admissions, Publications (what requests publish), Returns (the blocks that they give back),
+// lifecycle.cc creates requests and forks them, growth.cc extends and commits, usual.cc the same for the
+// usual decode step, shrink.cc preempts, truncates and ends. They work on RequestPart (request_part.h), as
+// these parts do: Admissions, Publications (what requests publish), Returns (the blocks that they give back),
 // WaitingCopies, and Features, each of which has a file or two of its own.
 #pragma once
 #include "manager/admissions.h"
@@ -124,7 +124,9 @@ class Requests : private RequestPart {
   void follow_moves(PoolIndex pool);
 
  private:
+  // lifecycle.cc
   kvc_status take_record(NamespaceId ns, Request** request);
+  void share_blocks(const Request& parent, Request& child, size_t positions);
 
   // growth.cc
   kvc_status reserve_known(Request& request, size_t num_tokens);
@@ -146,9 +148,6 @@ class Requests : private RequestPart {
   bool reserve_cut(Request& request, uint64_t tokens);
   bool gather_tokens(Request& request, size_t first_position);
   NodeId cursor_at(const Request& request, size_t published) const;
-
-  // fork.cc
-  void share_blocks(const Request& parent, Request& child, size_t positions);
 
   RequestTable table_;
   WaitingCopies waiting_copies_;

@@ -6,8 +6,7 @@
 namespace kvc {
 
 bool Returns::has_windows(const Request& request, uint32_t tokens) const {
-  for (uint32_t windows = windows_; windows != 0; windows &= windows - 1) {
-    const auto g = static_cast<uint32_t>(__builtin_ctz(windows));
+  for (const uint32_t g : bits_of(windows_)) {
     const size_t first = std::max(shape_.dropped_below(g, tokens), shape_.groups[g].sinks);
     if (first < request.groups[g].dropped && first < shape_.positions_of(tokens)) return false;
   }
@@ -33,8 +32,7 @@ Keep Returns::keep_of(const Request& request, GroupIndex group, size_t position)
 
 void Returns::drop_windows(Request& request, uint32_t computed) {
   const bool of_old_epoch = stale(request);
-  for (uint32_t windows = shape_.window_groups; windows != 0; windows &= windows - 1) {
-    const auto g = static_cast<uint32_t>(__builtin_ctz(windows));
+  for (const uint32_t g : bits_of(shape_.window_groups)) {
     GroupTable& table = request.groups[g];
     const size_t end = shape_.dropped_after(g, computed);
     if (end <= table.dropped) continue;
@@ -69,7 +67,7 @@ size_t Returns::boundary_below(const Request& request, size_t position) const {
 // full-attention blocks that such a hit needs as well.
 void Returns::renew_window(const Request& request, const NearEnds& near, GroupIndex group, size_t position) {
   if (position >= request.published || !near.has(position) || !serves_later(request, group, position)) return;
-  const BlockId full = request.groups[__builtin_ctz(full_)].blocks.data[position];
+  const BlockId full = request.groups[first_bit(full_)].blocks.data[position];
   const NodeId node = blocks_.pool()[full].node;
   if (is_node(node)) blocks_.cached().renew(node, group);
 }
@@ -78,8 +76,7 @@ void Returns::release_windows(Request& request, uint32_t groups, const NearEnds*
                               size_t end, bool of_old_epoch) {
   const uint64_t published = request.published_tokens();
   for (size_t j = end; j-- > begin;) {
-    for (uint32_t windows = groups; windows != 0; windows &= windows - 1) {
-      const auto g = static_cast<uint32_t>(__builtin_ctz(windows));
+    for (const uint32_t g : bits_of(groups)) {
       const BlockId block = request.groups[g].blocks.data[j];
       if (!is_block(block)) {
         renew_window(request, near[g], g, j);
@@ -95,15 +92,13 @@ void Returns::release_windows(Request& request, uint32_t groups, const NearEnds*
 
 void Returns::release_full(Request& request, size_t begin, size_t end, bool of_old_epoch) {
   if (!of_old_epoch && (full_ & (full_ - 1)) == 0 && full_ != 0) {
-    const auto g = static_cast<uint32_t>(__builtin_ctz(full_));
+    const uint32_t g = first_bit(full_);
     blocks_.release_run(g, request.groups[g].blocks.data, begin, end, request.ns);
     return;
   }
   for (size_t j = end; j-- > begin;) {
-    for (uint32_t groups = full_; groups != 0; groups &= groups - 1) {
-      blocks_.release(request.groups[__builtin_ctz(groups)].blocks.data[j], Keep::kPublished, request.ns,
-                      of_old_epoch);
-    }
+    for (const uint32_t g : bits_of(full_))
+      blocks_.release(request.groups[g].blocks.data[j], Keep::kPublished, request.ns, of_old_epoch);
   }
 }
 
@@ -113,8 +108,7 @@ void Returns::release(Request& request) {
   const bool of_old_epoch = stale(request);
   if (shape_.window_groups == 0) return release_full(request, 0, request.positions, of_old_epoch);
   NearEnds near[kMaxGroups];
-  for (uint32_t windows = of_old_epoch || full_ == 0 ? 0 : windows_; windows != 0; windows &= windows - 1) {
-    const auto g = static_cast<uint32_t>(__builtin_ctz(windows));
+  for (const uint32_t g : bits_of(of_old_epoch || full_ == 0 ? 0 : windows_)) {
     const uint64_t hit = own_hit(request);
     near[g] = {first_near(g, request.prompt_len), first_near(g, hit), hit / shape_.block_size};
   }
@@ -151,8 +145,7 @@ Restorable Returns::restorable(const Request& request, uint64_t tokens) const {
   Restorable near{tokens, tokens}, before;
   do {
     before = near;
-    for (uint32_t windows = windows_; windows != 0; windows &= windows - 1) {
-      const auto g = static_cast<uint32_t>(__builtin_ctz(windows));
+    for (const uint32_t g : bits_of(windows_)) {
       const GroupShape& shape = shape_.groups[g];
       const uint64_t dropped = request.groups[g].dropped;
       if (dropped <= shape.sinks) continue;

@@ -9,7 +9,10 @@ namespace kvc {
 class Returns : public RequestPart {
  public:
   Returns(const RequestPart& part, const Features& features)
-      : RequestPart(part), features_(features), full_(shape_.full_groups), windows_(shape_.windows()) {}
+      : RequestPart(part),
+        features_(features),
+        full_(shape_.full_groups),
+        windows_(shape_.sliding_groups()) {}
 
   // Whether all windows hold what the token after so many reads. They do, but inside a transfer.
   bool has_windows(const Request& request, uint32_t tokens) const;

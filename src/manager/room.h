@@ -45,13 +45,11 @@ class Room {
   // OK if every pool has what is demanded of it for a namespace, and the watermark; AGAIN if the fenced
   // blocks would fill every gap; else OVER_QUOTA if the namespace's maximum is in the way, or NO_SPACE.
   kvc_status check_room(const Demand& demand, NamespaceId ns, uint64_t watermark, const char* who) const {
-    if (s_.quotas.on()) [[unlikely]]
-      return check_share(demand, ns, watermark, who);
-    return check_pools(demand, watermark, who);
+    return fits(demand, ns, watermark) ? KVC_OK : refuse(demand, ns, watermark, who);
   }
   // Whether hits alone may be held: cached blocks are available, but perhaps for other namespaces.
   kvc_status check_hold(const Demand& demand, NamespaceId ns, const char* who) const {
-    return s_.quotas.on() ? check_share(demand, ns, 0, who) : KVC_OK;
+    return s_.quotas.on() ? check_room(demand, ns, 0, who) : KVC_OK;
   }
   // Whether check_room() is OK.
   bool fits(const Demand& demand, NamespaceId ns, uint64_t watermark) const {
@@ -63,13 +61,20 @@ class Room {
   // Blocks of a pool that a namespace may take.
   uint64_t available(NamespaceId ns, size_t pool) const {
     const uint64_t of_all = s_.pool.counts(pool).available();
-    return s_.quotas.on() ? s_.quotas.room(s_.class_of(ns), pool, of_all) : of_all;
+    return s_.quotas.room(s_.class_of(ns), pool, of_all);
   }
   // A refusal of check_room(), or NEVER_FITS if not even an empty pool could give a namespace the least. No
   // watermark: it holds back nothing where nobody is admitted.
   kvc_status refusal(kvc_status status, const Least& least, NamespaceId ns, const char* who) const {
     const size_t pool = pool_that_lacks(least, ns);
     return pool == kMaxPools ? status : refuse_for_good(least, pool, ns, who);
+  }
+  // The same of a request, which is counted.
+  kvc_status refused(kvc_status status, const Least& least, NamespaceId ns, const char* who) {
+    status = refusal(status, least, ns, who);
+    ++s_.counters.refusals;
+    if (status == KVC_ERROR_OVER_QUOTA) s_.quotas.count_refusal(s_.class_of(ns), refused_pool_);
+    return status;
   }
   // The pool that never has the least; kMaxPools if there is none.
   size_t pool_that_lacks(const Least& least, NamespaceId ns) const {
@@ -81,7 +86,7 @@ class Room {
   // Blocks of a pool that a namespace could take if nobody held any.
   uint64_t most_room(NamespaceId ns, size_t pool) const {
     const uint64_t size = s_.pool.counts(pool).size;
-    return s_.quotas.on() ? s_.quotas.most_room(s_.class_of(ns), pool, size) : size;
+    return s_.quotas.most_room(s_.class_of(ns), pool, size);
   }
   // For as long as a batch is planned, under one lock: hits that it will hold, and blocks that it will take
   // (`count` of a pool; the negative number takes them back). Lists stay as they are: only available() and
@@ -90,17 +95,9 @@ class Room {
   void take_back_hit(BlockId id, List was);
   void expect_blocks(NamespaceId ns, size_t pool, uint64_t count);
   static uint64_t last_shortage();  // blocks missing at this thread's last refusal
-  // What count_refusal() counts is the last OVER_QUOTA.
-  void count_refusal(NamespaceId ns, kvc_status status) {
-    if (status == KVC_ERROR_OVER_QUOTA) s_.quotas.count_refusal(s_.class_of(ns), refused_pool_);
-  }
 
  private:
-  kvc_status check_pools(const Demand& demand, uint64_t watermark, const char* who) const;
-  [[gnu::noinline]] kvc_status check_share(const Demand& demand, NamespaceId ns, uint64_t watermark,
-                                           const char* who) const;
-  kvc_status refuse(kvc_status status, const Demand& demand, size_t pool, uint64_t watermark, uint64_t room,
-                    const char* who, const char* fix) const;
+  kvc_status refuse(const Demand& demand, NamespaceId ns, uint64_t watermark, const char* who) const;
   kvc_status refuse_for_good(const Least& least, size_t pool, NamespaceId ns, const char* who) const;
 
   BlockState& s_;

@@ -38,13 +38,11 @@ kvc_status SchedulerView::build(const TokenSpan& prompt, const kvc_request_confi
 }
 
 uint64_t SchedulerView::locked_share_of(uint64_t waiting, uint64_t namespace_id) const {
-  if (!blocks_.quotas().on()) return 1;
   NamespaceId ns = kNoNamespace;
-  if (waiting == 0) {
-    if (blocks_.namespaces().is_open(namespace_id)) ns = namespace_id == 0 ? 0 : handle_index(namespace_id);
-  } else if (const Request* request = requests_.peek(waiting); request != nullptr) {
+  if (const Request* request = requests_.peek(waiting); request != nullptr)
     ns = request->ns;
-  }
+  else if (waiting == 0 && blocks_.namespaces().is_open(namespace_id))
+    ns = namespace_id == 0 ? 0 : handle_index(namespace_id);
   return uint64_t{1} << blocks_.shares().class_of(ns);
 }
 

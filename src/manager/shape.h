@@ -7,7 +7,7 @@
 
 #include "base/checked.h"
 #include "base/ids.h"
-#include "pool/policy.h"
+#include "pool/shelves.h"
 
 namespace kvc {
 
@@ -43,6 +43,8 @@ struct GroupShape {
   bool holds_end;
 
   bool windowed() const { return kind != KVC_GROUP_FULL && kind != KVC_GROUP_CROSS; }
+  // Whether it is a window or a chunk of several tokens.
+  bool slides() const { return windowed() && kind != KVC_GROUP_STATE; }
   // First position that a query at token `tokens` still reads, if it reads any before its own.
   uint64_t window_start(uint64_t tokens, uint32_t block_size) const {
     if (tokens < window) return 0;
@@ -87,9 +89,15 @@ struct Shape {
   // The division of the cached blocks (BlockPool).
   uint32_t num_classes, num_levels;
 
-  uint32_t windows() const { return window_groups & ~state_groups; }  // without states
+  uint32_t sliding_groups() const { return window_groups & ~state_groups; }
   uint32_t token_groups() const { return full_groups | window_groups; }
+  // The groups that must all have a block of a position for it to be whole, one of which has: those of tokens
+  // with full attention, or those of encoders.
+  uint32_t whole_groups(uint32_t resident) const {
+    return (resident & cross_groups) != 0 ? cross_groups : full_groups;
+  }
   bool has_cross() const { return cross_groups != 0; }
+  Division division() const { return {num_classes, num_levels, has_fills()}; }
   uint64_t lists_per_pool() const {
     return uint64_t{num_classes} * num_levels * policy->num_shelves(policy_weight);
   }
@@ -122,7 +130,7 @@ struct Shape {
   Taken taken(GroupIndex group, size_t begin, size_t end, uint64_t step_end, uint64_t transfer_end) const {
     Taken out{begin, begin, begin, end};
     if (begin == end || !groups[group].windowed()) return out;
-    if ((state_groups >> group & 1) == 0) {
+    if (groups[group].slides()) {
       if (transfer_end == 0) return out;
       out.first = std::clamp<size_t>(dropped_after(group, static_cast<uint32_t>(transfer_end)), begin, end);
       out.few_end = std::clamp<size_t>(groups[group].sinks, begin, out.first);
@@ -141,7 +149,7 @@ struct Shape {
   // First position that an admission takes over from a hit of so many tokens, sinks excepted: behind a
   // transfer no window that the transfer's end has left.
   uint32_t first_held(GroupIndex group, uint64_t cached, uint64_t transfer_end) const {
-    const bool passed = transfer_end != 0 && (state_groups >> group & 1) == 0;
+    const bool passed = transfer_end != 0 && groups[group].slides();
     return passed ? dropped_after(group, static_cast<uint32_t>(transfer_end)) : dropped_below(group, cached);
   }
   // Most blocks of a window group that a request holds at once while it grows by so many tokens a step.
@@ -149,13 +157,22 @@ struct Shape {
     const GroupShape& shape = groups[group];
     return shape.sinks + ceil_div(shape.window - 1, block_size) + ceil_div(step - 1, block_size) + 1;
   }
+  // The same of any token group when the request grows from `begin` positions, for which it holds `hits`, to
+  // `end`.
+  uint64_t most_held(GroupIndex group, uint64_t hits, size_t begin, size_t end, uint64_t step_end,
+                     uint64_t transfer_end, uint64_t step) const {
+    if (groups[group].kind == KVC_GROUP_STATE)  // the last step has the one before it
+      return 1 + taken(group, begin, end, step_end, 0).count();
+    const uint64_t all = hits + taken(group, begin, end, step_end, transfer_end).count();
+    return groups[group].slides() ? std::min(all, most_held(group, step)) : all;
+  }
   // Fewest blocks of a token group that a request holds once when it has slots for `tokens` tokens, however
   // small its steps are and whatever it hits: those that its last token reads; or, if it is transferred, what
   // the token after it reads.
   uint64_t fewest_held(GroupIndex group, uint64_t tokens, bool transferred) const {
     const size_t end = positions_of(tokens);
     if (!groups[group].windowed() || end == 0) return end;
-    if ((state_groups >> group & 1) != 0) return 1;
+    if (!groups[group].slides()) return 1;
     const size_t first = std::min<size_t>(dropped_below(group, transferred ? tokens : tokens - 1), end);
     return end - first + std::min<size_t>(groups[group].sinks, first);
   }

@@ -35,10 +35,20 @@ kvc_status Shares::check_publication(NamespaceId ns, const int32_t* blocks, size
 
 // An externally held block has been published in a namespace.
 void Shares::give(BlockId id, NamespaceId ns) {
+  if (!s_.quotas.on()) return;
   const ClassIndex cls = s_.class_of(ns);
   const PoolIndex pool = s_.pool[id].pool;
   s_.quotas.give(id, pool, cls, s_.namespaces.id(ns), List::kHeld);
   keep_to_quota(cls, pool);
+}
+
+// visit(id): blocks that count as held, fenced ones too.
+template <typename Visit>
+void Shares::each_held(PoolIndex pool, Visit&& visit) const {
+  for (uint64_t i = s_.pool.counts(pool).first; i < s_.pool.first_unopened(pool); ++i) {
+    const BlockId id{static_cast<int32_t>(i)};
+    if (s_.pool[id].list != List::kFree && s_.pool[id].list != List::kLru) visit(id);
+  }
 }
 
 kvc_status Shares::set_quota(NamespaceId ns, PoolIndex pool, uint64_t min, uint64_t max, uint64_t admitted) {
@@ -71,11 +81,7 @@ kvc_status Shares::set_quota(NamespaceId ns, PoolIndex pool, uint64_t min, uint6
   const bool is_new = s_.class_of(ns) == 0;
   uint64_t held = is_new ? 0 : s_.quotas.share(cls, pool).held;
   if (is_new && min != 0) {
-    for (uint64_t i = counts.first; i < s_.pool.first_unopened(pool); ++i) {
-      const BlockId id{static_cast<int32_t>(i)};
-      const List list = s_.pool[id].list;
-      held += list != List::kFree && list != List::kLru && s_.quotas.payer(id) == s_.namespaces.id(ns);
-    }
+    each_held(pool, [&](BlockId id) { held += s_.quotas.payer(id) == s_.namespaces.id(ns); });
   }
   const uint64_t unmet = min > held ? min - held : 0;
   const uint64_t lacking = s_.quotas.lacking(pool) - (is_new ? 0 : s_.quotas.share(cls, pool).unmet());
@@ -102,57 +108,42 @@ void Shares::carry_quota(NamespaceId ns, ClassIndex cls, PoolIndex pool, uint64_
   s_.quotas.set_limits(cls, pool, min, max);
 }
 
-// The blocks that the namespace has come to its class; cached ones keep their places among each other.
+// The blocks of a class that `moves` tells of come to another one. Cached ones keep their places among each
+// other in one that is new; in the common class it is as if they were released now, and stale ones are freed.
+template <typename Moves>
+void Shares::move(ClassIndex from, ClassIndex to, Moves&& moves) {
+  const size_t per_class = s_.pool.shelves().num_lists() / s_.quotas.num_classes();
+  for (uint32_t p = 0; p < s_.shape.num_pools; ++p) {
+    for (size_t l = from * per_class; l < (from + 1) * per_class; ++l) {
+      for (BlockId id = s_.pool.lru_head(p, l), next; !s_.pool.at_end(id); id = next) {
+        next = s_.pool[id].next;
+        if (!moves(id)) continue;
+        if (s_.tree.stale(s_.tree[s_.pool[id].node])) {
+          if (to == 0) cached_.free_evicted(id);
+          continue;
+        }
+        Place place = s_.pool.shelves().place_of(l);
+        place.cls = to;
+        to == 0 ? s_.pool.shelves().renew(id, place) : s_.pool.shelves().reshelve(id, place);
+        s_.quotas.give(id, p, to, s_.quotas.payer(id), List::kLru);
+      }
+    }
+    each_held(p, [&](BlockId id) {
+      if (moves(id)) s_.quotas.give(id, p, to, s_.quotas.payer(id), s_.pool[id].list);
+    });
+  }
+}
+
 void Shares::begin(NamespaceId ns, ClassIndex cls, uint64_t admitted) {
   const uint64_t payer = s_.namespaces.id(ns);
   s_.quotas.begin(cls, ns, admitted);
   s_.namespaces[ns].quota = cls;
-  for (uint32_t p = 0; p < s_.shape.num_pools; ++p) {
-    const auto per_class = static_cast<size_t>(s_.pool.shelves().num_lists() / s_.quotas.num_classes());
-    for (size_t l = 0; l < per_class; ++l) {  // of class 0
-      for (BlockId id = s_.pool.lru_head(p, l), next; !s_.pool.at_end(id); id = next) {
-        next = s_.pool[id].next;
-        if (s_.quotas.payer(id) != payer || s_.tree.stale(s_.tree[s_.pool[id].node])) continue;
-        Place place = s_.pool.shelves().place_of(l);
-        place.cls = cls;
-        s_.pool.shelves().reshelve(id, place);
-        s_.quotas.give(id, p, cls, payer, List::kLru);
-      }
-    }
-    for (uint64_t i = s_.pool.counts(p).first; i < s_.pool.first_unopened(p); ++i) {
-      const BlockId id{static_cast<int32_t>(i)};
-      const List list = s_.pool[id].list;
-      if (list != List::kFree && list != List::kLru && s_.quotas.payer(id) == payer)
-        s_.quotas.give(id, p, cls, payer, list);
-    }
-  }
+  move(0, cls, [&](BlockId id) { return s_.quotas.payer(id) == payer; });
 }
 
-// Its blocks come to the common class: cached ones as if they were released now, stale ones to FREE.
 void Shares::end(NamespaceId ns) {
   const ClassIndex cls = s_.class_of(ns);
-  const auto per_class = static_cast<size_t>(s_.pool.shelves().num_lists() / s_.quotas.num_classes());
-  for (uint32_t p = 0; p < s_.shape.num_pools; ++p) {
-    for (size_t l = cls * per_class; l < (cls + 1) * per_class; ++l) {
-      for (BlockId id = s_.pool.lru_head(p, l), next; !s_.pool.at_end(id); id = next) {
-        next = s_.pool[id].next;
-        if (s_.tree.stale(s_.tree[s_.pool[id].node])) {
-          cached_.free_evicted(id);
-          continue;
-        }
-        Place place = s_.pool.shelves().place_of(l);
-        place.cls = 0;
-        s_.pool.shelves().renew(id, place);
-        s_.quotas.give(id, p, 0, s_.quotas.payer(id), List::kLru);
-      }
-    }
-    for (uint64_t i = s_.pool.counts(p).first; i < s_.pool.first_unopened(p); ++i) {
-      const BlockId id{static_cast<int32_t>(i)};
-      const List list = s_.pool[id].list;
-      if (list != List::kFree && list != List::kLru && s_.quotas.class_of(id) == cls)
-        s_.quotas.give(id, p, 0, s_.quotas.payer(id), list);
-    }
-  }
+  move(cls, 0, [&](BlockId id) { return s_.quotas.class_of(id) == cls; });
   s_.namespaces[ns].quota = 0;
   s_.quotas.end(cls);
 }

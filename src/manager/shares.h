@@ -42,6 +42,10 @@ class Shares {
   }
 
  private:
+  template <typename Visit>
+  void each_held(PoolIndex pool, Visit&& visit) const;
+  template <typename Moves>
+  void move(ClassIndex from, ClassIndex to, Moves&& moves);
   void begin(NamespaceId ns, ClassIndex cls, uint64_t admitted);
 
   BlockState& s_;

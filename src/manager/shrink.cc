@@ -76,11 +76,9 @@ kvc_status Requests::fail_step(uint64_t step_id, uint64_t* ids, size_t capacity,
   size_t affected = 0;
   bool has_memory = true;
   const auto each = [&](auto&& visit) {
-    for (size_t i = 0; i < table_.size(); ++i) {
-      Request& request = table_.at(i);
-      if (request.id != 0 && request.admitted && !request.building && fills.holds_filling(request, step_id))
-        visit(request);
-    }
+    table_.each_admitted([&](Request& request) {
+      if (fills.holds_filling(request, step_id)) visit(request);
+    });
   };
   each([&](Request& request) {
     if (affected < capacity) ids[affected] = request.id;
@@ -160,9 +158,7 @@ NodeId Requests::cursor_at(const Request& request, size_t published) const {
 }
 
 void Requests::follow_moves(PoolIndex pool) {
-  for (size_t i = 0; i < table_.size(); ++i) {
-    Request& request = table_.at(i);
-    if (request.id == 0 || !request.admitted) continue;
+  table_.each_admitted([&](Request& request) {
     for (uint32_t g = 0; g < shape_.num_groups; ++g) {
       if (shape_.groups[g].pool != pool) continue;
       GroupTable& table = request.groups[g];
@@ -173,7 +169,7 @@ void Requests::follow_moves(PoolIndex pool) {
         request.close_lane();
       }
     }
-  }
+  });
 }
 
 }  // namespace kvc

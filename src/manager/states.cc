@@ -27,10 +27,10 @@ bool States::may_lack(const Request& request, GroupIndex group, size_t position)
 
 uint64_t States::num_lacking(const Request& request) const {
   uint64_t count = 0;
-  each_group([&](uint32_t g) {
+  for (const uint32_t g : bits_of(shape_.state_groups)) {
     const GroupTable& table = request.groups[g];
     for (size_t j = table.dropped; j < request.positions; ++j) count += !is_block(table.blocks.data[j]);
-  });
+  }
   return count;
 }
 
@@ -48,10 +48,10 @@ uint64_t States::checkpoint_after(const Request& request, uint64_t committed, ui
   consider(junction);
   consider(shortened_prompt(request));
   if (request.prompt_len != 0) consider((request.prompt_len - 1) / shape_.block_size * shape_.block_size);
-  each_group([&](uint32_t g) {
+  for (const uint32_t g : groups()) {
     const uint64_t retention = shape_.groups[g].retention;
     if (retention != 0) consider((committed / retention + 1) * retention);
-  });
+  }
   return next <= shape_.max_request_tokens ? next : 0;
 }
 
@@ -74,36 +74,34 @@ void States::tell(const Request& request, const AdmissionPlan& plan, kvc_probe_i
 // The state before a new one stays until that is computed.
 void States::add_least(const Request& request, bool grows, Least* least) const {
   if (!grows || request.positions == 0) return;
-  each_group([&](uint32_t g) { ++least->blocks[shape_.groups[g].pool]; });
+  for (const uint32_t g : groups()) ++least->blocks[shape_.groups[g].pool];
 }
 
 // Whether the state after `committed` tokens has a block in each state group.
 kvc_status States::check_commit(const Request& request, uint32_t committed) const {
   if (committed == request.committed) return KVC_OK;
-  kvc_status status = KVC_OK;
-  each_group([&](uint32_t g) {
+  const size_t position = shape_.by_block.divide(committed - 1);
+  for (const uint32_t g : groups()) {
     const BlockId* const blocks = request.groups[g].blocks.data;
-    const size_t position = shape_.by_block.divide(committed - 1);
-    if (status != KVC_OK || is_block(blocks[position])) return;
+    if (is_block(blocks[position])) continue;
     size_t next = position;  // the last position has a block
     while (!is_block(blocks[next])) ++next;
     const uint64_t first = next * shape_.block_size + 1;
-    status = invalid(
+    return invalid(
         "cannot commit %u tokens: state group %u has no block for the state after them; slots were given for "
         "a step that ends at %llu tokens or behind: commit there, or give slots for shorter steps",
         committed, g, ull(first));
-  });
-  return status;
+  }
+  return KVC_OK;
 }
 
 // Not if no commit can end there.
 bool States::opens_lane(const Request& request) const {
-  bool opens = true;
-  each_group([&](uint32_t g) {
+  for (const uint32_t g : groups()) {
     const GroupTable& table = request.groups[g];
-    opens = opens && is_block(table.blocks.data[table.dropped]);
-  });
-  return opens;
+    if (!is_block(table.blocks.data[table.dropped])) return false;
+  }
+  return true;
 }
 
 // There is only the present state.
@@ -116,9 +114,9 @@ void States::restrict(const Request& request, Restorable* near) const {
 void States::keep_slots(const Request& request, uint32_t tokens, uint32_t* slots) const {
   const size_t positions = shape_.positions_of(tokens);
   if (tokens == 0 || positions > request.positions) return;
-  each_group([&](uint32_t g) {
+  for (const uint32_t g : groups()) {
     if (!is_block(request.groups[g].blocks.data[positions - 1])) *slots = request.committed;
-  });
+  }
 }
 
 // A fork gets states of its own, which are copied.
@@ -126,9 +124,9 @@ kvc_status States::reserve_fork(const Request& parent, Request&) {
   if (!goes_on_inside(parent)) return KVC_OK;
   Demand demand(shape_.num_pools);
   int copies = 0;
-  each_group([&](uint32_t g) { ++demand.blocks[shape_.groups[g].pool], ++copies; });
+  for (const uint32_t g : groups()) ++demand.blocks[shape_.groups[g].pool], ++copies;
   if (const kvc_status status = blocks_.room().check_room(demand, parent.ns, 0, "the fork"); status != KVC_OK)
-    return refused(parent, status, Least(shape_.num_pools), "the fork");
+    return blocks_.room().refused(status, Least(shape_.num_pools), parent.ns, "the fork");
   if (copies_.reserve(static_cast<size_t>(copies))) return KVC_OK;
   return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory for the copies of %d states", copies);
 }
@@ -136,13 +134,13 @@ kvc_status States::reserve_fork(const Request& parent, Request&) {
 // The child's hold of the parent's state goes over to the copy.
 void States::forked(const Request& parent, Request& child) {
   if (!goes_on_inside(parent)) return;
-  each_group([&](uint32_t g) {
+  for (const uint32_t g : groups()) {
     BlockId& state = child.groups[g].blocks.data[shape_.by_block.divide(parent.committed)];
     const BlockId destination = blocks_.take_copy(g, parent.ns, true);
     copies_.list().add(state, destination);
     ++counters_.copies;
     state = destination;
-  });
+  }
 }
 
 }  // namespace kvc

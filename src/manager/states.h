@@ -31,13 +31,8 @@ class States : public Feature {
   void forked(const Request& parent, Request& child);
 
  private:
-  bool has(GroupIndex group) const { return (shape_.state_groups >> group & 1) != 0; }
-  // visit(group)
-  template <typename Visit>
-  void each_group(Visit&& visit) const {
-    for (uint32_t states = shape_.state_groups; states != 0; states &= states - 1)
-      visit(static_cast<uint32_t>(__builtin_ctz(states)));
-  }
+  bool has(GroupIndex group) const { return shape_.groups[group].kind == KVC_GROUP_STATE; }
+  BitsOf groups() const { return bits_of(shape_.state_groups); }
   // Whether the request's next step overwrites its states: unless its tokens end with a block.
   bool goes_on_inside(const Request& request) const {
     return shape_.by_block.remainder(request.committed) != 0;

@@ -45,19 +45,6 @@ inline uint64_t Stepper::begin(StepPlan& plan, CopyList& copies) {
   return id;
 }
 
-// Lets others have the lock after each slice of items.
-class Stepper::Pauses {
- public:
-  explicit Pauses(Guard& lock) : lock_(lock) {}
-  void count() {
-    if (++done_ % kSlice == 0) lock_.yield();
-  }
-
- private:
-  Guard& lock_;
-  size_t done_ = 0;
-};
-
 kvc_status Stepper::step(StepPlan& plan) {
   kvc_step& step = plan.step;
   FirstError failure;
@@ -67,10 +54,9 @@ kvc_status Stepper::step(StepPlan& plan) {
     KVC_TRY(check(plan));
     const uint64_t id = begin(plan, copies);
     const bool usual = is_usual(plan);
-    Pauses pauses(lock);
     const bool all_done = commit_items(plan, id, usual, lock, failure);
-    shrink_items(plan, pauses, failure);
-    if (!all_done) extend_items(plan, usual, copies, pauses, failure);
+    shrink_items(plan, lock, failure);
+    if (!all_done) extend_items(plan, usual, copies, lock, failure);
     if (step.num_admissions == 0) {
       end(plan, copies);
       return KVC_OK;
@@ -99,11 +85,11 @@ inline bool Stepper::commit_items(const StepPlan& plan, uint64_t step_id, bool u
   for (size_t begin = 0; begin < step.num_requests; begin += kSlice) {
     const size_t end = begin + kSlice < step.num_requests ? begin + kSlice : step.num_requests;
     std::memset(status + begin, 0, (end - begin) * sizeof *status);
-    uint64_t left = plan.may_decode() ? decode(plan, step_id, begin, end, status)
-                                      : find_repeated(plan, step_id, begin, end, status);
+    const uint64_t left = plan.may_decode() ? decode(plan, step_id, begin, end, status)
+                                            : find_repeated(plan, step_id, begin, end, status);
     all_done = all_done && left == 0;
-    for (; left != 0; left &= left - 1) {
-      const size_t i = begin + static_cast<size_t>(__builtin_ctzll(left));
+    for (const uint32_t bit : bits_of(left)) {
+      const size_t i = begin + bit;
       if (status[i] == kRepeated) continue;
       if (usual && commit_usual(plan, i)) {
         status[i] = kCommitted;
@@ -121,11 +107,11 @@ inline bool Stepper::commit_items(const StepPlan& plan, uint64_t step_id, bool u
 }
 
 // Frees, preemptions and truncations.
-inline void Stepper::shrink_items(const StepPlan& plan, Pauses& pauses, FirstError& failure) {
+inline void Stepper::shrink_items(const StepPlan& plan, Guard& lock, FirstError& failure) {
   const kvc_step& step = plan.step;
   kvc_status* status = step.status;
   const auto each = [&](const char* array, size_t count, auto&& shrink) {
-    for (size_t i = 0; i < count; ++i, pauses.count()) {
+    for (size_t i = 0; i < count; ++i, lock.count_item()) {
       *status = shrink(i);
       if (*status++ != KVC_OK) failure.note(array, i);
     }
@@ -144,7 +130,7 @@ inline void Stepper::shrink_items(const StepPlan& plan, Pauses& pauses, FirstErr
   each("truncates", step.num_truncates, [&](size_t i) { return truncate_item(plan, i); });
 }
 
-inline void Stepper::extend_items(StepPlan& plan, bool usual, CopyList& copies, Pauses& pauses,
+inline void Stepper::extend_items(StepPlan& plan, bool usual, CopyList& copies, Guard& lock,
                                   FirstError& failure) {
   kvc_status* const status = plan.request_status();
   for (size_t i = 0; i < plan.step.num_requests; ++i) {
@@ -152,13 +138,13 @@ inline void Stepper::extend_items(StepPlan& plan, bool usual, CopyList& copies, 
     if (status[i] == kCommitted) {
       status[i] = KVC_OK;
       if (usual && extend_usual(plan, i)) {
-        pauses.count();
+        lock.count_item();
         continue;
       }
     }
     extend_item(plan, i, status[i], copies);
     if (status[i] != KVC_OK) failure.note("requests", i);
-    pauses.count();
+    lock.count_item();
   }
 }
 

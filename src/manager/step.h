@@ -12,9 +12,6 @@ namespace kvc {
 inline constexpr kvc_status kCommitted = INT32_MIN;
 inline constexpr kvc_status kRepeated = INT32_MIN + 1;
 
-// Items between two releases of the lock, at most as many as a word has bits.
-inline constexpr size_t kSlice = 64;
-
 // What unset entries of a made step hold. None of these is a valid value.
 inline constexpr int32_t kUnsetToken = -1;
 inline constexpr uint64_t kUnsetCount = UINT64_MAX;  // a length, or an end of tokens

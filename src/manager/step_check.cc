@@ -147,15 +147,17 @@ size_t Stepper::bound_changes(const StepPlan& plan) {
   return bound;
 }
 
-// Admissions that may copy the head of a block.
-size_t Stepper::copying_admissions(const StepPlan& plan) const {
-  return shape_.reuses_heads() ? plan.step.num_admissions : 0;
+// Copies that the step's admissions may make in each group.
+size_t Stepper::admission_copies(const StepPlan& plan) const {
+  size_t copies = 0;
+  requests_.features().each([&](const auto& feature) { feature.add_copies(&copies); });
+  return copies * plan.step.num_admissions;
 }
 
 // Copies that the step may make at most.
 size_t Stepper::bound_copies(const StepPlan& plan) const {
   const kvc_step& step = plan.step;
-  size_t bound = shape_.num_groups * copying_admissions(plan);
+  size_t bound = shape_.num_groups * admission_copies(plan);
   for (size_t i = 0; i < step.num_requests; ++i) {
     const Request* request = requests_.peek(step.requests[i]);
     if (request != nullptr && plan.extension(i) != 0 && (request->tail_shared || step.num_truncates != 0)) {
@@ -173,7 +175,7 @@ kvc_status Stepper::check(const StepPlan& plan) {
   }
   if (step.now_ns != 0) KVC_TRY(blocks_.levels().check_time(step.now_ns));
   KVC_TRY(check_rows(plan));
-  const size_t copying = step.num_requests + copying_admissions(plan);
+  const size_t copying = step.num_requests + admission_copies(plan);
   if (step.copy_capacity < shape_.num_groups * copying) {
     const size_t needed = bound_copies(plan);
     if (needed > step.copy_capacity) {

@@ -4,12 +4,41 @@
 //
 // step.cc is the order of a step, step_check.cc the check, decode.cc the usual item.
 #pragma once
-#include "manager/marks.h"
 #include "manager/scheduler_view.h"
 
 namespace kvc {
 
 struct StepPlan;
+
+// Remembers for each index (of a request, or of a row) the last item that marked it in the current round. A
+// new round clears nothing: marks of earlier rounds carry an older stamp.
+class Marks {
+ public:
+  static constexpr uint32_t kNone = UINT32_MAX;
+
+  [[nodiscard]] bool create(Memory& memory, size_t size) { return marks_.create(memory, size); }
+  // Makes room for indices below `size`; on false nothing has changed.
+  [[nodiscard]] bool grow(Memory& memory, size_t size) {
+    return size <= marks_.size() || marks_.grow(memory, size);
+  }
+  size_t size() const { return marks_.size(); }
+
+  void begin_round() {
+    if (++stamp_ != 0) [[likely]]
+      return;
+    for (size_t i = 0; i < marks_.size(); ++i) marks_[i] = {};  // once in 2^32 rounds
+    stamp_ = 1;
+  }
+  uint32_t item(size_t index) const { return marks_[index].stamp == stamp_ ? marks_[index].item : kNone; }
+  void mark(size_t index, uint32_t item) { marks_[index] = {stamp_, item}; }
+
+ private:
+  struct Mark {
+    uint32_t stamp, item;
+  };
+  Array<Mark> marks_;
+  uint32_t stamp_ = 0;
+};
 
 class Stepper {
  public:
@@ -40,16 +69,15 @@ class Stepper {
   void mark_requests(const StepPlan& plan);
   uint64_t extension_end(const StepPlan& plan, size_t i, const Request& request) const;
   size_t bound_changes(const StepPlan& plan);
-  size_t copying_admissions(const StepPlan& plan) const;
+  size_t admission_copies(const StepPlan& plan) const;
   size_t bound_copies(const StepPlan& plan) const;
 
   // step.cc
   uint64_t begin(StepPlan& plan, CopyList& copies);
   void end(StepPlan& plan, CopyList& copies);
-  class Pauses;
   bool commit_items(const StepPlan& plan, uint64_t step_id, bool usual, Guard& lock, FirstError& failure);
-  void shrink_items(const StepPlan& plan, Pauses& pauses, FirstError& failure);
-  void extend_items(StepPlan& plan, bool usual, CopyList& copies, Pauses& pauses, FirstError& failure);
+  void shrink_items(const StepPlan& plan, Guard& lock, FirstError& failure);
+  void extend_items(StepPlan& plan, bool usual, CopyList& copies, Guard& lock, FirstError& failure);
   void close_lanes(const uint64_t* ids, size_t count);
   uint64_t find_repeated(const StepPlan& plan, uint64_t step_id, size_t begin, size_t end,
                          kvc_status* status);

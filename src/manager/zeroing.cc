@@ -14,7 +14,7 @@ bool Zeroing::create(Memory& memory, uint32_t manager_flags, size_t num_ids) {
          blocks_.create(memory, num_ids);
 }
 
-void Zeroing::hand_over(const BlockId* blocks, size_t count, uint64_t owner) {
+void Zeroing::list_foreign(const BlockId* blocks, size_t count, uint64_t owner) {
   for (size_t i = 0; i < count; ++i) {
     const size_t at = index(blocks[i]);
     const uint64_t before = this->owner(blocks[i]);
@@ -27,6 +27,7 @@ void Zeroing::hand_over(const BlockId* blocks, size_t count, uint64_t owner) {
 }
 
 void Zeroing::overwrite(BlockId block, uint64_t owner) {
+  if (!on()) return;
   set_owner(block, owner);
   if (listed_[index(block)] == 0) return;
   listed_[index(block)] = 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which blocks must be cleared before they are written again: it knows whose content each block has, and
-// lists those that go to somebody else. Used only with KVC_MANAGER_ZERO_* flags. Takes no memory after
-// create(). Not thread-safe.
+// lists those that go to somebody else. Without KVC_MANAGER_ZERO_* flags it ignores what it is told. Takes no
+// memory after create(). Not thread-safe.
 #pragma once
 #include "base/ids.h"
 #include "base/memory.h"
@@ -18,12 +18,21 @@ class Zeroing {
   bool on() const { return owners_.size() != 0; }
 
   // The blocks are about to be written by `owner`.
-  void hand_over(const BlockId* blocks, size_t count, uint64_t owner);
+  void hand_over(const BlockId* blocks, size_t count, uint64_t owner) {
+    if (on()) [[unlikely]]
+      list_foreign(blocks, count, owner);
+  }
   // A copy is about to overwrite the whole block, or somebody has written it: clearing it is not needed, and
   // would come after that.
   void overwrite(BlockId block, uint64_t owner);
   // The content of the block is the owner's.
-  void set_owner(BlockId block, uint64_t owner) { owners_[index(block)] = ~owner; }
+  void set_owner(BlockId block, uint64_t owner) {
+    if (on()) [[unlikely]]
+      owners_[index(block)] = ~owner;
+  }
+  void move(BlockId from, BlockId to) {
+    if (on()) set_owner(to, owner(from));
+  }
   uint64_t owner(BlockId block) const { return ~owners_[index(block)]; }
 
   // Blocks to be cleared, each once, in the order in which they were first handed over.
@@ -33,6 +42,7 @@ class Zeroing {
   void clear_list();
 
  private:
+  void list_foreign(const BlockId* blocks, size_t count, uint64_t owner);
   static size_t index(BlockId block) { return static_cast<size_t>(raw(block)); }
 
   Array<uint64_t> owners_;  // per block id, complemented: 0 = kNobody

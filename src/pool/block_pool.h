@@ -69,6 +69,25 @@ class BlockPool {
     pool.free_top = id;
     ++pool.counts.free;
   }
+  // A block comes to the cached ones; where, place() says if there are several lists.
+  template <typename PlaceOf>
+  void push_cached(BlockId id, PlaceOf&& place) {
+    if (shelves_.on()) [[unlikely]]
+      shelves_.push(id, place());
+    else if ((*this)[id].leaves_first != 0)
+      push_lru_first(id);
+    else
+      push_lru(id);
+  }
+  // The same for one that is cached, as if it came now.
+  template <typename PlaceOf>
+  void renew_cached(BlockId id, PlaceOf&& place) {
+    (*this)[id].leaves_first = 0;
+    if (shelves_.on()) [[unlikely]]
+      return shelves_.renew(id, place());
+    remove(id);
+    push_lru(id);
+  }
   void push_lru(BlockId id) { LruAppender(*this, (*this)[id].pool).append(id, (*this)[id]); }
 
   // To the beginning of a list that is not divided.

@@ -37,7 +37,8 @@ class Quotas {
     uint64_t block_queries, block_hits;
   };
 
-  // With 0 quotas nothing is kept, and on() is false.
+  // With 0 quotas nothing is kept, and on() is false. What is told then is ignored, and a class has room for
+  // all that there is, and may evict everything.
   [[nodiscard]] bool create(Memory& memory, uint32_t max_quotas, const BlockPool& pool);
   bool on() const { return num_classes_ != 0; }
   uint32_t num_classes() const { return num_classes_; }
@@ -47,7 +48,8 @@ class Quotas {
   const Tenant& tenant(ClassIndex cls) const { return tenants_[cls]; }
   uint64_t lacking(size_t pool) const { return lacking_[pool]; }
   uint64_t minimums(size_t pool) const;  // their sum, O(classes)
-  uint64_t above(size_t pool) const { return above_[pool]; }
+  uint64_t above(size_t pool) const { return on() ? above_[pool] : Shelves::kAllClasses; }
+  uint64_t max(ClassIndex cls, size_t pool) const { return on() ? share(cls, pool).max : kNoMaximum; }
   uint8_t class_of(BlockId id) const { return classes_[static_cast<size_t>(raw(id))]; }
   // Id of the namespace that has the block, or kNoPayer.
   uint64_t payer(BlockId id) const { return payers_[static_cast<size_t>(raw(id))]; }
@@ -55,6 +57,8 @@ class Quotas {
   // Blocks that a class may take, of `available` in the pool: what the others are sure of stays, and it keeps
   // to its maximum.
   uint64_t room(ClassIndex cls, size_t pool, uint64_t available) const {
+    if (!on()) [[likely]]
+      return available;
     const Share& s = share(cls, pool);
     const uint64_t others = lacking_[pool] - s.unmet();
     const uint64_t rest = available > others ? available - others : 0;
@@ -62,14 +66,22 @@ class Quotas {
   }
   // The same if nobody held any; what it holds above a maximum that was lowered stays its own. O(classes).
   uint64_t most_room(ClassIndex cls, size_t pool, uint64_t size) const {
+    if (!on()) return size;
     const Share& s = share(cls, pool);
     return std::min(size - (minimums(pool) - s.min), std::max(s.max, s.held));
   }
   // The same once the fenced blocks of all classes have settled, `kept` of its own excepted.
   uint64_t room_after_fences(ClassIndex cls, size_t pool, uint64_t available, uint64_t kept) const;
+  // Whether so many more, while `kept` of its fenced blocks stay, would be more than a class may have.
+  bool exceeds(ClassIndex cls, size_t pool, uint64_t wanted, uint64_t kept) const {
+    if (!on()) return false;
+    const Share& s = share(cls, pool);
+    return s.held - (s.fenced - kept) + wanted > s.max;
+  }
   // Classes whose cached blocks the class may evict: class 0, those above their minimum, and its own. Below
   // its minimum it leaves its own alone: others have what it lacks.
   uint64_t evictable(ClassIndex cls, size_t pool) const {
+    if (!on()) return Shelves::kAllClasses;
     const Share& s = share(cls, pool);
     const uint64_t own = uint64_t{1} << cls;
     return s.used() < s.min ? above_[pool] & ~own : above_[pool] | own;
@@ -77,29 +89,35 @@ class Quotas {
 
   // A block becomes held, cached or free, or moves; each names what it was before.
   void take(BlockId id, size_t pool, ClassIndex cls, uint64_t payer) {
+    if (!on()) return;
     classes_[static_cast<size_t>(raw(id))] = static_cast<uint8_t>(cls);
     payers_[static_cast<size_t>(raw(id))] = payer;
     change(cls, pool, [](Share& s) { ++s.held; });
   }
   void hit(BlockId id, size_t pool, bool was_fenced) {
-    change(class_of(id), pool, [&](Share& s) { was_fenced ? --s.fenced : (--s.cached, ++s.held); });
+    change_of(id, pool, [&](Share& s) { was_fenced ? --s.fenced : (--s.cached, ++s.held); });
   }
   // A class will take so many blocks more.
   void expect(ClassIndex cls, size_t pool, uint64_t count) {
-    change(cls, pool, [&](Share& s) { s.held += count; });
+    if (on()) change(cls, pool, [&](Share& s) { s.held += count; });
   }
-  void fence(BlockId id, size_t pool) { ++at(class_of(id), pool).fenced; }
-  void leave_fence(BlockId id, size_t pool) { --at(class_of(id), pool).fenced; }
+  void fence(BlockId id, size_t pool) {
+    change_of(id, pool, [](Share& s) { ++s.fenced; });
+  }
+  void leave_fence(BlockId id, size_t pool) {
+    change_of(id, pool, [](Share& s) { --s.fenced; });
+  }
   void cache_held(BlockId id, size_t pool) {
-    change(class_of(id), pool, [](Share& s) { --s.held, ++s.cached; });
+    change_of(id, pool, [](Share& s) { --s.held, ++s.cached; });
   }
   void free_held(BlockId id, size_t pool) {
-    change(class_of(id), pool, [](Share& s) { --s.held; });
+    change_of(id, pool, [](Share& s) { --s.held; });
   }
   void free_cached(BlockId id, size_t pool) {
-    change(class_of(id), pool, [](Share& s) { --s.cached; });
+    change_of(id, pool, [](Share& s) { --s.cached; });
   }
   void move(BlockId from, BlockId to) {
+    if (!on()) return;
     classes_[static_cast<size_t>(raw(to))] = class_of(from);
     payers_[static_cast<size_t>(raw(to))] = payer(from);
   }
@@ -108,7 +126,7 @@ class Quotas {
 
   // Cached blocks of a class, of all classes, are stale from now on.
   void forget(ClassIndex cls, size_t pool, uint64_t cached) {
-    change(cls, pool, [&](Share& s) { s.cached -= cached; });
+    if (on()) change(cls, pool, [&](Share& s) { s.cached -= cached; });
   }
   void forget_all() {
     for (uint32_t cls = 0; cls < num_classes_; ++cls) {
@@ -137,6 +155,12 @@ class Quotas {
     lacking_[pool] += s.unmet();
     const uint64_t bit = uint64_t{1} << cls;
     above_[pool] = s.used() > s.min || cls == 0 ? above_[pool] | bit : above_[pool] & ~bit;
+  }
+
+  template <typename Change>
+  void change_of(BlockId id, size_t pool, Change&& change) {
+    if (on()) [[unlikely]]
+      this->change(class_of(id), pool, change);
   }
 
   Array<Share> shares_;     // [classes][pools]

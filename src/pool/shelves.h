@@ -41,6 +41,8 @@ class Shelves {
   uint32_t num_lists() const { return num_lists_; }               // classes * levels * shelves
   uint32_t num_divided() const { return on() ? num_lists_ : 0; }  // lists whose blocks have ages
   uint32_t num_shelves() const { return num_shelves_; }
+  // Whether what is cached of a position comes to another shelf when that loses a block.
+  bool moves_fragments() const { return num_shelves_ != 1 && policy_->moves_fragments; }
   size_t list_of(Place place) const {
     return (size_t{place.cls} * num_levels_ + place.level) * num_shelves_ + place.shelf;
   }
@@ -71,9 +73,11 @@ class Shelves {
   void move(BlockId from, BlockId to) { came_[static_cast<size_t>(raw(to))] = came(from); }
   // The block of some classes that leaves first: of the lowest level, by the policy. kNoBlock: none.
   BlockId victim(size_t pool, uint64_t classes);
-  // The first block of the lists of these classes that `wanted` accepts, or kNoBlock.
+  // The first block of the lists of these classes that `wanted` accepts, or kNoBlock; where there is one
+  // list, it looks at nothing.
   template <typename Wanted>
   BlockId find_head(size_t pool, uint64_t classes, Wanted&& wanted) {
+    if (!on()) return kNoBlock;
     for (; classes != 0; classes &= classes - 1) {
       const auto cls = static_cast<uint32_t>(__builtin_ctzll(classes));
       if (cls >= num_classes_) break;

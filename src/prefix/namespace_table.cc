@@ -58,6 +58,19 @@ void make_empty(Namespace& ns) {
 
 }  // namespace
 
+kvc_status NamespaceTable::find(uint64_t id, NamespaceId* index) const {
+  if (!is_open(id)) {
+    if (id == KVC_ALL_NAMESPACES) {
+      return fail(
+          KVC_ERROR_NOT_FOUND,
+          "the number of all namespaces is none of one: curves alone take it; another call resets all");
+    }
+    return fail(KVC_ERROR_NOT_FOUND, "no namespace %llu: it was closed, or is of another manager", ull(id));
+  }
+  *index = id == 0 ? 0 : handle_index(id);
+  return KVC_OK;
+}
+
 bool NamespaceTable::create(Memory& memory, Arena& arena, EventRing& events, size_t num_pools, uint32_t tag,
                             uint32_t generation) {
   memory_ = &memory;

@@ -64,6 +64,9 @@ class NamespaceTable {
     return index < used_ && namespaces_[index].opens != 0 && this->id(index) == id;
   }
 
+  // The index of an open one.
+  kvc_status find(uint64_t id, NamespaceId* index) const;
+
   uint64_t epoch(NamespaceId index) const { return namespaces_[index].resets + global_resets_; }
   // Blocks of this namespace and epoch in the LRU list of a pool.
   uint64_t& cached(NamespaceId index, size_t pool) {

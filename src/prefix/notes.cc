@@ -23,6 +23,20 @@ void Notes::use(NodeId id) {
   uses_.add(id, nested ? uses_.of(node.parent) : Uses::kMost);
 }
 
+bool Notes::use_noted(const NodeId* path, size_t length) {
+  bool demoted = false;
+  for (size_t j = 0; j < length; ++j) {
+    if (uses_.on()) use(path[j]);
+    demoted = demoted || (retention_.on() && retention_.level(path[j]) == kDemoted);
+  }
+  return demoted;
+}
+
+void Notes::carry(NodeId id, uint32_t uses, uint32_t level, uint64_t until) {
+  if (retention_.on()) retention_.set(id, level, until);
+  for (uint32_t i = 0; uses_.on() && i < uses && uses_.of(id) < uses; ++i) use(id);
+}
+
 void Notes::end(NodeId id, bool stale) {
   if (retention_.on()) retention_.end(id);
   if (!uses_.on()) return;

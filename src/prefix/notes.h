@@ -13,11 +13,11 @@ namespace kvc {
 class Notes {
  public:
   // As PrefixTree::create() says.
-  [[nodiscard]] bool create(Memory& memory, const Node* nodes, size_t num_places, size_t history, bool hints,
-                            uint64_t secret) {
+  [[nodiscard]] bool create(Memory& memory, const Node* nodes, size_t num_places, size_t history,
+                            uint32_t num_levels, uint64_t secret) {
     nodes_ = nodes;
     if (!uses_.create(memory, num_places, history, secret) ||
-        (hints && !retention_.create(memory, num_places)))
+        (num_levels != 1 && !retention_.create(memory, num_places)))
       return false;
     on_ = uses_.on() || retention_.on();
     return true;
@@ -27,6 +27,8 @@ class Notes {
   const Uses& uses() const { return uses_; }
   const Retention& retention() const { return retention_; }
   Retention& retention() { return retention_; }
+  // The level of a position; 0 without hints.
+  uint32_t level(NodeId id) const { return retention_.on() ? retention_.level(id) : 0; }
 
   // A position has its first block, or has lost its last one.
   void begin(NodeId id) { uses_.begin(id, key_of(nodes_[raw(id)])); }
@@ -39,9 +41,18 @@ class Notes {
     if (uses_.on()) out->add(uses_.of(id));
     if (retention_.on()) out->add(retention_.level(id));
   }
-  void prefetch(NodeId id) const { uses_.prefetch(key_of(nodes_[raw(id)])); }
+  // The positions of a path were used once more, from the first on. Whether one of them is demoted.
+  bool use(const NodeId* path, size_t length) { return on_ && use_noted(path, length); }
+  // What another tree noted of a position, as far as this one keeps it: it has been used so often, and has
+  // the level until then (0 = no end).
+  void carry(NodeId id, uint32_t uses, uint32_t level, uint64_t until);
+  void prefetch(NodeId id) const {
+    if (uses_.on()) [[unlikely]]
+      uses_.prefetch(key_of(nodes_[raw(id)]));
+  }
 
  private:
+  bool use_noted(const NodeId* path, size_t length);
   // Epochs are told apart; the key tells namespaces and contents apart.
   static uint64_t key_of(const Node& node) { return node.key ^ node.epoch * 0x9E3779B97F4A7C15u; }
 

@@ -30,7 +30,8 @@ PrefixTree::Bulk::~Bulk() {
 }
 
 bool PrefixTree::create(Memory& memory, size_t max_nodes, uint32_t block_size, size_t num_groups,
-                        uint64_t hash_mask, uint64_t secret, size_t history, bool hints, bool heads) {
+                        uint64_t hash_mask, uint64_t secret, size_t history, uint32_t num_levels,
+                        bool heads) {
   block_size_ = block_size;
   num_groups_ = num_groups;
   max_nodes_ = max_nodes;
@@ -45,7 +46,7 @@ bool PrefixTree::create(Memory& memory, size_t max_nodes, uint32_t block_size, s
     return false;
   }
   if (events_.enabled() && (!identities_.create(memory, places, block_size))) return false;
-  if (!notes_.create(memory, nodes_.data(), places, history, hints, secret)) return false;
+  if (!notes_.create(memory, nodes_.data(), places, history, num_levels, secret)) return false;
   orders_heads_ = heads;
   notes_residence_ = notes_.uses().on() || heads;
   return true;

@@ -40,11 +40,11 @@ class PrefixTree {
   PrefixTree(BlockPool& pool, NamespaceTable& namespaces, Arena& arena, EventRing& events, Counters& counters)
       : pool_(pool), namespaces_(namespaces), arena_(arena), events_(events), counters_(counters) {}
 
-  // `history`: positions without blocks whose uses are remembered; 0 = uses are not counted. `hints`: whether
-  // positions have levels. `heads`: whether siblings stand in the order in which they got their first block,
-  // the last one first.
+  // `history`: positions without blocks whose uses are remembered; 0 = uses are not counted. `num_levels`:
+  // that a position may have. `heads`: whether siblings stand in the order in which they got their first
+  // block, the last one first.
   [[nodiscard]] bool create(Memory& memory, size_t max_nodes, uint32_t block_size, size_t num_groups,
-                            uint64_t hash_mask, uint64_t secret, size_t history = 0, bool hints = false,
+                            uint64_t hash_mask, uint64_t secret, size_t history = 0, uint32_t num_levels = 1,
                             bool heads = false);
 
   Node& operator[](NodeId id) { return nodes_[static_cast<size_t>(raw(id))]; }

@@ -18,6 +18,13 @@ class RequestTable : public HandleTable<Request, HandleKind::kRequest> {
     __builtin_prefetch(&tables_[index_of(request) * num_groups_], 1);
   }
   Request* take();
+  // visit(request): those that are admitted.
+  template <typename Visit>
+  void each_admitted(Visit&& visit) {
+    for (size_t i = 0; i < size(); ++i) {
+      if (Request& request = at(i); request.id != 0 && request.admitted) visit(request);
+    }
+  }
 
  private:
   Array<GroupTable> tables_;  // [max_requests][num_groups]

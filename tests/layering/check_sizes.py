@@ -14,7 +14,9 @@ METHODS, LINES = 60, 60  # of a class; of a function
 DEFINITIONS = "src/manager/shape.h"  # of the features
 FEATURES = re.compile(r"\b(?:has_(?:hints|fills|cross|headroom|gaps|shelves)|reuses_heads|counts_uses|annotates|caches|fills)\(\)|"
                       r"\b(?:shelves|filling|uses|notes)\(\)\.on\(\)|"
-                      r"\b(?:state|cross)_groups\b")
+                      r"\b(?:state|cross)_groups\b|\bKVC_GROUP_(?:STATE|CROSS)\b")
+# These are none: where a class says whether it is on, and a loop over groups, which is empty without the feature.
+NO_CONDITION = re.compile(r"\bbool (?:on|caches)\(\) const \{[^{}]*\}|\bbits_of\([\w.]*(?:state|cross)_groups\)")
 BARE = re.compile(r"(?<!for )[(,]\s*(?:const )?uint32_t (ns|group|pool|cls)\b(?=\s*[,)=])")
 C_FUNCTION = re.compile(r"\bkvc_\w+\([^()]*\)")  # its parameters are the caller's numbers
 # What is counted: its name, the limit, the goal.
@@ -23,7 +25,7 @@ LIMITS = [
     ("methods of the largest class", 60, METHODS),
     ("functions of more than 60 lines", 0, 0),
     ("lines of the longest function", 60, LINES),
-    ("conditions on features in src/manager", 59, 30),
+    ("conditions on features in src/manager", 26, 30),
     ("parameters `uint32_t ns`, `group`, `pool`, `cls`", 0, 0),
 ]
 
@@ -130,7 +132,7 @@ def count_tree(root):
             functions += [(lines, f"{path}:{first}: {name}") for name, first, lines in of_functions]
             code = plain(text)
             if path.startswith("src/manager/") and path != DEFINITIONS:
-                conditions.append((len(FEATURES.findall(code)), path))
+                conditions.append((len(FEATURES.findall(NO_CONDITION.sub("", code))), path))
             bare.append((len(BARE.findall(C_FUNCTION.sub("", code))), path))
     large = [item for item in classes if item[0] > METHODS]
     long = [item for item in functions if item[0] > LINES]

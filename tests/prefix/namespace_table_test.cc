@@ -20,6 +20,12 @@ TEST_F(NamespaceTableTest, AClosedSlotIsUsedAgainUnderANewId) {
   EXPECT_NE(table_.id(again), id);
   EXPECT_FALSE(table_.is_open(id)) << "stale";
   EXPECT_TRUE(table_.is_open(table_.id(again)));
+  NamespaceId found{};
+  EXPECT_EQ(table_.find(id, &found), KVC_ERROR_NOT_FOUND);
+  EXPECT_EQ(table_.find(table_.id(again), &found), KVC_OK);
+  EXPECT_EQ(found, again);
+  EXPECT_EQ(table_.find(0, &found), KVC_OK) << "the default one";
+  EXPECT_EQ(found, 0u);
 }
 
 TEST_F(NamespaceTableTest, ASlotWithNodesIsNotUsedAgain) {
