@@ -1,18 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The facade: one object per kvc_manager, which owns the parts below, the only lock, and the order of their
-// calls. Behaviour: docs/SEMANTICS.md. Reading guide:
-//   Blocks         blocks.h          the only part that moves blocks
-//   Matcher        matcher.h         finds how much of a prompt is cached
-//   Requests       requests.h        creates, extends, commits, truncates, forks, preempts, frees
-//   Admissions, Publications, Returns, Features   parts of Requests, a header each
-//   TableRows      table_rows.h      the rows of block tables that steps keep up to date
-//   SchedulerView  scheduler_view.h  creates and admits requests, and takes the lock for it
-//   Stepper, Batch stepper.h         carry out many of these
-//   Pins, ExternalBlocks             what is held without a request
-//   Prompts          prompts.h       prompts by name, with their pins
-//   StateReader    state_reader.h    reports, check and digest
-//   Curves         curves.h          miss-ratio curves; Requests feeds them
-//   Monitor        monitor.h         the lock and the counters that readers see
+// The facade: one object per kvc_manager, which owns its parts, the only lock, and the order of their calls.
+// Behaviour: docs/SEMANTICS.md. The parts: docs/ARCHITECTURE.md, and the first lines of their headers.
 #pragma once
 #include <kvcache/sizing.h>
 

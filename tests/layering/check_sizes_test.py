@@ -88,6 +88,12 @@ class CheckSizes(unittest.TestCase):
         self.assertEqual(self.count({"src/pool/x.h": text})[0][4:], [0, 2])
         self.assertEqual(self.count({check_sizes.DEFINITIONS: text})[0][4:], [0, 2])
 
+    def test_what_a_feature_says_of_itself_is_no_condition(self):
+        text = "class A {\n  bool on() const { return shape_.has_fills(); }\n  bool caches() const { return caches_; }\n" \
+               "  BitsOf groups() const { return bits_of(shape_.cross_groups); }\n" \
+               "  bool has(uint32_t g) const { return kind_ == KVC_GROUP_STATE && (shape_.state_groups >> g & 1) != 0; }\n};\n"
+        self.assertEqual(self.count({"src/manager/x.h": text})[0][4], 2)
+
     def test_a_number_that_grows_is_named(self):
         limits = dict((name, limit) for name, limit, _ in check_sizes.LIMITS)
         name = "conditions on features in src/manager"
