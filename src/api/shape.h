@@ -15,7 +15,7 @@ struct ModelGroups {
   kvc_group_config groups[kModelGroups];
 };
 
-// Puts them in the place of config->memory.
+// Puts them in the place of config->memory: config->pools and config->groups are those of *out then.
 kvc_status size_by_memory(kvc_manager_config* config, ModelGroups* out);
 
 // longest: tokens of the longest request, 0 = not told.

@@ -157,9 +157,12 @@ void Positions::carry_external(NodeId node, GroupIndex group, BlockId id, uint32
 }
 
 void Positions::end_positions() {
-  for (size_t i = 0; i < s_.tree.places().used(); ++i) {
+  uint64_t left = s_.counters.nodes_used;
+  for (size_t i = 0; left != 0 && i < s_.tree.places().used(); ++i) {
     const NodeId node{static_cast<int32_t>(i)};
-    if (s_.tree.alive(node) && s_.tree[node].holds != 0) s_.tree.release(node);
+    if (!s_.tree.alive(node)) continue;
+    --left;
+    if (s_.tree[node].holds != 0) s_.tree.release(node);
   }
 }
 

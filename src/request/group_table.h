@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One group's block table of a request, and what its row in the caller's memory already shows.
+// One group's block table of a request, and what its row in the caller's memory already shows. Used
+// under the manager's lock.
 #pragma once
 #include "base/arena.h"
 #include "base/ids.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// All requests, each with a table per group.
+// All requests, each with a table per group. Used under the manager's lock.
 #pragma once
 #include "base/handle_table.h"
 #include "request/request.h"

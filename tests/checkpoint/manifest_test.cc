@@ -67,9 +67,9 @@ TEST_F(ManifestTest, GroupsThatCannotBe) {
   refused("block_size", [](Manifest& m) { m.contents.block_size = UINT32_MAX; });
   refused("the number of groups", [](Manifest& m) { m.contents.num_groups = 0; });
   refused("the number of groups", [](Manifest& m) { m.contents.pools.clear(); });
-  refused("the weight of the policy", [](Manifest& m) { m.contents.policy_weight = -1; });
-  refused("the weight of the policy", [](Manifest& m) { m.contents.policy_weight = 1e31; });
-  refused("the weight of the policy", [](Manifest& m) { m.contents.policy_weight = NAN; });
+  refused("the weight of the policy", [](Manifest& m) { m.contents.lists.policy_weight = -1; });
+  refused("the weight of the policy", [](Manifest& m) { m.contents.lists.policy_weight = 1e31; });
+  refused("the weight of the policy", [](Manifest& m) { m.contents.lists.policy_weight = NAN; });
   refused("the pool of group", [](Manifest& m) { m.groups[1].pool = 2; });
   refused("the page of group", [](Manifest& m) { m.groups[1].part_bytes = 0; });
   refused("the page of group", [](Manifest& m) { m.groups[0].part_bytes = UINT64_MAX; });

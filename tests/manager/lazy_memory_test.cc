@@ -218,6 +218,8 @@ TEST(LazyMemory, NoCallWalksWhatACurveTheRingOrTheLogCouldHold) {
 TEST(LazyMemory, NothingElseDependsOnWhatWasUsed) {
   kvc_manager_config config = {};
   config.num_blocks = 3000, config.seed = 1, config.block_size = 1;
+  config.max_blocks = 4'000'000,
+  config.max_nodes = 4000;  // so creation prepares 1,572 blocks and 786 positions
   const ManagerOf a(config);
   ASSERT_EQ(kvc_manager_check(a.m), KVC_OK) << kvc_last_error();
   kvc_block_info info = {};

@@ -85,6 +85,21 @@ TEST_F(BlockPoolTest, ANewPoolHandsOutItsLowestIdFirst) {
   EXPECT_FALSE(is_block(pool_.free_top(0)));
 }
 
+TEST_F(BlockPoolTest, RecordsInMemoryThatIsTouchedAreWrittenAtCreation) {
+  memory_.touch_first(2000 * sizeof(Block));
+  const uint64_t sizes[] = {900, 1300, 700}, rooms[] = {1200, 1300, 700};
+  ASSERT_TRUE(pool_.create(memory_, sizes, 3, true, kLruPolicy, 0, {}, rooms));
+  EXPECT_EQ(pool_.first_unopened(0), 900u) << "all, but not its room";
+  EXPECT_EQ(pool_.first_unopened(1), 2000u) << "what is touched";
+  EXPECT_EQ(pool_.first_unopened(2), 2500u + 512) << "as without";
+  expect_counts_right();
+  pool_.resize(1, 700);
+  pool_.sort_free(1);
+  pool_.resize(1, 1300);
+  for (int32_t id = 1200; id < 2500; ++id) ASSERT_EQ(pop(1), id);
+  expect_counts_right();
+}
+
 TEST_F(BlockPoolTest, RecordsAreWrittenWhenTheirBlocksAreNeeded) {
   create({1300, 700, 1}, true);
   EXPECT_LT(pool_.first_unopened(0), 1300u);

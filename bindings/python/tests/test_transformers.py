@@ -332,6 +332,8 @@ def test_tokens_that_come_again_without_use_cache_are_refused(model, dtype, leng
     pool.manager.check()
 
 
+@pytest.mark.skipif(not hasattr(getattr(torch.ao, "quantization", None), "quantize_dynamic") or torch.backends.quantized.engine == "none",
+                    reason="this torch does not quantize activations")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
 @pytest.mark.parametrize("length", [1, 9, 33, 40])
 def test_tokens_that_come_again_are_known_by_keys_that_quantized_activations_move(length):
@@ -348,6 +350,27 @@ def test_tokens_that_come_again_are_known_by_keys_that_quantized_activations_mov
         pool.generate(model, ids, attention_mask=whole, **options)
     reference = model.generate(ids, attention_mask=whole, **options)
     assert torch.equal(CachePool(model.config, 64, 8).generate(model, ids, attention_mask=whole, **options), reference)
+
+
+def test_padded_tokens_that_come_again_are_refused():
+    torch.manual_seed(5)
+    model, ids = MODELS["llama"]().eval(), prompt(40, batch=2)
+    ids[0, :30] = 0
+    mask = (ids != 0).long()
+    assert not model.model.embed_tokens.weight[0].any()  # so their keys are 0
+    with CachePool(model.config, 64, 8).new_cache(ids, mask) as cache, pytest.raises(UnsupportedError, match="leave use_cache out"):
+        model.generate(ids, attention_mask=mask, past_key_values=cache, use_cache=False, do_sample=False, max_new_tokens=2)
+
+
+def test_keys_that_a_bias_makes_alike_are_new():
+    """As in the first layer of Qwen2."""
+    torch.manual_seed(5)
+    model, ids = LlamaForCausalLM(LlamaConfig(**SHAPE, attention_bias=True)).eval(), prompt(12)
+    with torch.no_grad(), CachePool(model.config, 16, 8).new_cache(ids[:, :9]) as cache:
+        model.model.layers[0].self_attn.k_proj.bias.view(2, 16)[:, [6, 7, 14, 15]] = 200.0
+        for first, last in ((0, 9), (9, 10), (10, 12)):
+            model(ids[:, first:last], past_key_values=cache, use_cache=True)
+        assert cache.get_seq_length() == 12
 
 
 def test_as_many_tokens_as_the_cache_holds_and_one_more_may_be_new(model):

@@ -43,7 +43,7 @@ _CACHE = "cache" if "cache" in inspect.signature(GenerationMixin.prepare_inputs_
 # With these, generate() gives the model all of the prompt in its first step, whatever the cache holds, and takes tokens back later.
 _ASSISTED = ("prompt_lookup_num_tokens", "assistant_model", "assistant_early_exit")
 _COMPARED = 16  # tokens by which a cache knows that they come again
-_APART = 0.1  # of the length of a key: quantized activations move it by up to 0.05, a shift by one position by 0.16 or more
+_APART = 0.1  # of the length of a key: quantized activations move it by up to 0.05, a shift by one position by about 0.2
 
 
 def _layer_windows(config: Any) -> list[int]:
@@ -238,7 +238,6 @@ class PagedCache(Cache):
         self._steps: dict[int, _Step] = {}  # the latest of each group
         self._latest: Optional[torch.Tensor] = None  # keys of the first layer, of the last tokens that the latest call brought
         self._num_latest = 0  # tokens that it brought
-        self._assisted = False
         super().__init__(layers=[PagedLayer(self, *place, num_cached) for place in pool._places])
 
     def close(self) -> None:
@@ -291,15 +290,16 @@ class PagedCache(Cache):
 
     def _is_repeated(self, keys: torch.Tensor) -> bool:
         """Whether a call brings the tokens of the latest calls again and one more, as generate() does with use_cache=False. keys: of the first
-        layer. They depend on a token and its position alone, so a token that comes again at its old position has the keys of before, but
-        for rounding."""
-        before, length = keys.shape[2] - 1, self.layers[0].length
-        if self._latest is None or before not in (length, self._num_latest) or (self._assisted and 2 * before < length):
+        layer. They depend on a token and its position alone, so a token that comes again at its old position has nearly the key of before:
+        rounding and quantized activations move it far less than the next token's key lies away. (A large bias makes all keys alike.)"""
+        before = keys.shape[2] - 1
+        if self._latest is None or before not in (self.layers[0].length, self._num_latest):
             return False
-        latest = self._latest.float()
-        again = keys[:, :, before - latest.shape[2] : before].float()
-        apart = ((again - latest).square().sum((1, 3)) / latest.square().sum((1, 3))).sqrt()
-        return bool(apart.median() < _APART)
+        latest, first = self._latest.float(), before - self._latest.shape[2]
+        again, behind = keys[:, :, first:before].float(), keys[:, :, first + 1 :].float()
+        moved, step, size = (x.square().sum((1, 3)) for x in (again - latest, behind - again, latest))
+        told = step > 1e-6 * size  # others are like the next one: padding
+        return bool((moved < torch.minimum(_APART**2 * size, step / 4))[told].float().mean() > 0.5)  # of none: NaN
 
     def _note(self, keys: torch.Tensor) -> None:
         self._latest, self._num_latest = keys[:, :, -_COMPARED:].detach().clone(), keys.shape[2]
@@ -312,7 +312,6 @@ class PagedCache(Cache):
                                    "prompt_lookup_num_tokens, or use the model's own cache")
         if self._prompt:
             self.reset()
-        self._assisted = True  # its calls bring few tokens; without positions in its keys (BLOOM), a repeated text looks alike
 
     def crop(self, tokens_to_remove: int) -> None:
         """Removes the last -tokens_to_remove tokens. Raises UnsupportedError if a window that is needed then is gone."""
@@ -327,7 +326,7 @@ class PagedCache(Cache):
         for layer in self.layers:
             layer.length = min(layer.length, length)
         self._steps.clear()
-        self._latest = None
+        self._latest = None  # also of assisted decoding, which ends each of its calls here
         if not length:
             self._prompt = 0
 
