@@ -241,12 +241,16 @@ TEST(AttentionThreads, AnyNumberOfWorkersGivesTheSame) {
     o.kv_lens = {2500, 500, 20, 0}, o.q_lens = {1, 20, 1, 1}, o.group = 4;
     o.window = o.tiled ? 1500 : 0, o.sinks = 5;
     o.block_percent = o.block_size == 4 ? 60 : 0;
+    std::vector<size_t> numbers;
+    for (const size_t workers : {2, 3, 8}) {
+      if (sample.takes_next()) numbers.push_back(workers);
+    }
+    if (numbers.empty()) continue;
     Case c(o);
     c.run_reference();
     c.run();
     const std::vector<char> alone = c.out();
-    for (size_t workers : {2, 3, 8}) {
-      if (!sample.takes_next()) continue;
+    for (const size_t workers : numbers) {
       c.run(nullptr, workers);
       EXPECT_LE(c.distance(), o.dtype == KVC_FLOAT32 ? 1e-5 : 4e-3) << describe(o);
       EXPECT_LE(c.lse_distance(), 1e-3) << describe(o);

@@ -66,7 +66,7 @@ TEST_F(Outage, OfAStoppedServer) {
   // Neither does a call without a deadline hang (TestTier would end the program), nor one to a new
   // connection.
   EXPECT_EQ(tier_.stats().last_errno, ETIMEDOUT);
-  usleep(400000);  // longer than the interval of the breaker
+  usleep(2200000);  // longer than a connection may take
   server_.signal(SIGCONT);
   expect_recovery(all_);
 }
