@@ -10,6 +10,7 @@
 #include <fstream>
 
 #include "calls_with_files.h"
+#include "plugin/plugins.h"
 #include "rounds.h"
 
 namespace kvc {
@@ -86,6 +87,9 @@ class CutShort : public testing::TestWithParam<Case> {
 };
 
 TEST_P(CutShort, SavesGoOnWhereTheyStopped) {
+  const kvc_plugin* plugin = nullptr;
+  if (std::strcmp(GetParam().codec, "none") != 0 && open_plugin(GetParam().codec, nullptr, &plugin) != KVC_OK)
+    GTEST_SKIP() << kvc_last_error();
   Engine old(large_pages());
   fill(old);
   const uint64_t step = GetParam().step * (test::test_rounds() == 1 ? 3 : 1);
@@ -99,12 +103,9 @@ TEST_P(CutShort, SavesGoOnWhereTheyStopped) {
       if (!killed) break;
       kvc_checkpoint_config config = old.config(path, GetParam().flags);
       config.codec = GetParam().codec;
-      kvc_checkpoint_needs needs = {};
-      needs = needs_of(old, config);
+      const kvc_checkpoint_needs needs = needs_of(old, config);
       kvc_checkpoint_info info;
-      const kvc_status status = old.save(config, &info);
-      if (status == KVC_ERROR_NOT_FOUND) GTEST_SKIP() << kvc_last_error();
-      ASSERT_EQ(status, KVC_OK) << kvc_last_error();
+      ASSERT_EQ(old.save(config, &info), KVC_OK) << kvc_last_error();
       ++saves;
       EXPECT_EQ(info.num_pages, kPages);
       if (info.id == 1) {
