@@ -22,8 +22,8 @@ Count rounds(Count in_the_gate) {
   return static_cast<Count>(static_cast<uint64_t>(in_the_gate) * test_rounds());
 }
 
-// For loops over all combinations of several properties: the gate takes one of every five that follow each
-// other, by chance, so that each value of each property has its turn.
+// For long loops over all combinations of several properties: the gate takes one of every five that follow
+// each other, drawn by the seed, so that no value is left out because of its place.
 class Sample {
  public:
   bool takes_next() {

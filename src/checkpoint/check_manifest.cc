@@ -40,6 +40,7 @@ class ManifestCheck {
     if (contents_.block_size == 0 || contents_.block_size > kMaxPageTokens)
       return wrong("block_size", contents_.block_size);
     if (contents_.num_groups == 0 || contents_.pools.empty()) return wrong("the number of groups", 0);
+    if (contents_.lists.has_levels > 1) return wrong("has_levels", contents_.lists.has_levels);
     if (!(contents_.lists.policy_weight >= 0 && contents_.lists.policy_weight <= 1e30))
       return wrong("the weight of the policy", 0);
     for (size_t g = 0; g < manifest_.groups.size(); ++g) {

@@ -2,6 +2,7 @@
 #include "manager/checkpoint_blocks.h"
 
 namespace kvc {
+
 void CheckpointBlocks::begin_reading(BlockId id, Reading* reading) {
   Block& block = s_.pool[id];
   *reading = {id, kNoBlock, block.fence, block.list, block.leaves_first != 0};

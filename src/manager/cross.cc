@@ -86,8 +86,11 @@ kvc_status Cross::match(const Request& request, AdmissionPlan* plan) {
 void Cross::add_demand(const Request& request, AdmissionPlan* plan) const {
   const size_t positions = positions_of(request);
   for (const uint32_t g : groups()) {
-    if (!plan->cross_cached) plan->demand.blocks[shape_.groups[g].pool] += positions;
-    for (size_t j = 0; j < positions && plan->cross_cached; ++j)
+    if (!plan->cross_cached) {
+      plan->demand.blocks[shape_.groups[g].pool] += positions;
+      continue;
+    }
+    for (size_t j = 0; j < positions; ++j)
       plan->demand.add_hit(blocks_.pool()[blocks_.tree().block_of(path_.data[j], g)]);
   }
 }

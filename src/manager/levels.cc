@@ -18,8 +18,11 @@ void Levels::raise(const NodeId* path, size_t length) {
 
 void Levels::hint(NodeId node, uint32_t priority, uint64_t until) {
   if (s_.tree[node].resident == 0) return;
-  const bool over = until != 0 && until <= now();
-  set_level(node, over ? kDefaultLevel : level_of_priority(priority), over ? 0 : until);
+  if (until != 0 && until <= now()) {
+    set_level(node, kDefaultLevel, 0);
+  } else {
+    set_level(node, level_of_priority(priority), until);
+  }
 }
 
 bool Levels::anyone_holds(NodeId node) const {
@@ -64,7 +67,11 @@ kvc_status Levels::check_time(uint64_t now_ns) const {
 void Levels::pass_time(uint64_t now_ns) {
   Retention& retention = s_.tree.notes().retention();
   for (NodeId node = retention.next_ended(now_ns); is_node(node); node = retention.next_ended(now_ns)) {
-    s_.tree.stale(s_.tree[node]) ? retention.end(node) : set_level(node, kDefaultLevel, 0);
+    if (s_.tree.stale(s_.tree[node])) {
+      retention.end(node);
+    } else {
+      set_level(node, kDefaultLevel, 0);
+    }
   }
 }
 

@@ -100,6 +100,13 @@ kvc_status Manager::build() {
   return KVC_OK;
 }
 
+kvc_status Manager::close_namespace(uint64_t id) {
+  const Guard lock(monitor_);
+  KVC_TRY(blocks_.namespace_blocks().close_namespace(id));
+  if (!blocks_.namespaces().is_open(id)) requests_.curves().drop(handle_index(id));
+  return KVC_OK;
+}
+
 kvc_status Manager::reset_namespace(uint64_t namespace_id) {
   const Guard lock(monitor_);
   NamespaceId ns{};
@@ -312,18 +319,16 @@ kvc_status Manager::check_idle() const {
 }
 
 // Whether all groups can be rebuilt.
-static kvc_status check_full(const Shape& shape) {
-  const char* const other = shape.window_groups != 0 ? "has a window"
-                            : shape.has_cross()      ? "holds encoders"
-                                                     : nullptr;
+static kvc_status check_full(uint32_t windows, uint32_t encoders) {
+  const char* const other = windows != 0 ? "has a window" : encoders != 0 ? "holds encoders" : nullptr;
   if (other == nullptr) return KVC_OK;
   return fail(KVC_ERROR_UNSUPPORTED,
               "a group %s; only groups with full attention can be rebuilt: create a new manager", other);
 }
 
 kvc_status Manager::take_over(Manager& old, kvc_rebuild* out) {
-  KVC_TRY(check_full(old.shape_));
-  KVC_TRY(check_full(shape_));
+  KVC_TRY(check_full(old.shape_.window_groups | shape_.window_groups,
+                     old.shape_.cross_groups | shape_.cross_groups));
   if (old.shape_.num_groups != shape_.num_groups || old.shape_.num_pools != shape_.num_pools) {
     return invalid("config has %u groups in %u pools, the old manager %u in %u; they must be equal",
                    shape_.num_groups, shape_.num_pools, old.shape_.num_groups, old.shape_.num_pools);

@@ -34,7 +34,7 @@ class Pins {
   // ends where chunks of all groups begin needs no block: a block of its last position stands in for it.
   // Without one there it is 0.
   size_t find(const Prompt& prompt, size_t limit, NodeId* path, uint32_t* residents) const;
-  // What pins and registered prompts do with the blocks of `length` positions that are pinnable:
+  // What pins and registered prompts do with the blocks of the `length` positions that find() gave:
   // [num_token_groups][length]. LIMIT if a block has as many pins as it can have; without room for the
   // namespace what an admission answers.
   kvc_status check(const NodeId* path, size_t length, NamespaceId ns) const;

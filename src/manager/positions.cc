@@ -135,7 +135,7 @@ NodeId Positions::carry_position(NodeId parent, uint64_t key, const int32_t* tok
   return node;
 }
 
-// One whose content others find from now on.
+// A block that is held externally comes to a position: others find its content from now on.
 void Positions::attach_external(NodeId node, GroupIndex group, BlockId id) {
   shares_.give(id, s_.tree[node].ns);
   s_.pool[id].group = static_cast<uint8_t>(group);

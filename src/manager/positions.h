@@ -26,7 +26,7 @@ class Positions {
     bool encoder;        // the blocks of cross groups: all positions have the same tokens
   };
   // Publishes positions [begin, end) below *cursor, which moves along. Returns the first position that was
-  // not published: before `end` if all nodes are in use.
+  // not published: before `end` if all nodes are in use. With hints, victims leave for new nodes first.
   size_t publish(NodeId* cursor, Publication publication, size_t begin, size_t end);
   // The same for externally held blocks of a group, from the root on; entries of -1 publish no block.
   void publish_external(const Prompt& prompt, GroupIndex group, const int32_t* blocks, size_t num_blocks,

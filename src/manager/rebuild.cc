@@ -13,7 +13,8 @@ kvc_status Rebuild::run(kvc_rebuild* out) {
       !new_ns_.create(to_.memory_, from_.blocks_.namespaces().size()) ||
       !keys_.create(to_.memory_, most_keys_of_block(shape_.block_size) + 1) ||
       !taken_.create(to_.memory_, shape_.num_ids)) {
-    return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory to go through %zu positions", old_tree_.places().used());
+    return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory to go through %llu positions",
+                ull(from_.counters_.nodes_used));
   }
   KVC_TRY(carry_namespaces());
   find_reachable();
@@ -68,7 +69,7 @@ size_t Rebuild::line_up(size_t pool, Array<Leaving>* line) const {
     const uint64_t bonus = shape.policy->bonus(place.shelf, shape.policy_weight, old.counts(pool).size);
     for (BlockId id = old.lru_head(pool, list); !old.at_end(id); id = old[id].next) {
       const uint64_t came = UINT64_MAX / 4 - old.shelves().age(id);
-      (*line)[count] = {place.level, came + bonus, bonus, count, id};
+      (*line)[count] = {place.level, came + bonus, bonus, static_cast<uint32_t>(count), id};
       ++count;
     }
   }

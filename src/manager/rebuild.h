@@ -34,10 +34,11 @@ class Rebuild {
     NodeId old;
     uint32_t begin, new_begin, count;
   };
-  struct Leaving {       // an old block of the cached ones
-    uint64_t level, at;  // at: when, among those of its level, to compare
-    uint64_t bonus;      // of `at`: of equal ones that of the lowest shelf leaves first
-    size_t place;        // in the lists
+  struct Leaving {  // an old block of the cached ones
+    uint32_t level;
+    uint64_t at;     // when, among those of its level, to compare
+    uint64_t bonus;  // of `at`: of equal ones that of the lowest shelf leaves first
+    uint32_t place;  // in the lists
     BlockId block;
     auto operator<=>(const Leaving&) const = default;
     uint64_t came() const { return at - bonus; }

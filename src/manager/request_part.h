@@ -23,7 +23,8 @@ class RequestPart {
   uint32_t index_of(const Request& request) const { return requests_.index_of(request); }
   // Whether its namespace was reset after its admission.
   bool stale(const Request& request) const { return request.epoch != blocks_.namespaces().epoch(request.ns); }
-  // Whether it may use what others have published, and publish, while prefix caching is on; and now.
+  // Whether it may use what others have published, if prefixes are cached; whether it does so now, and
+  // publishes now.
   static bool may_read(const Request& request) { return allows(request, KVC_REQUEST_NO_READ); }
   bool reads(const Request& request) const { return takes_part(request, KVC_REQUEST_NO_READ); }
   bool publishes(const Request& request) const { return takes_part(request, KVC_REQUEST_NO_WRITE); }

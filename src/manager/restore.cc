@@ -380,8 +380,8 @@ void Restore::set_ages(const Taking& pool) {
 }
 
 kvc_status Restore::publish() {
-  std::vector<Making> made;
   const Guard lock(manager_.monitor_);
+  std::vector<Making> made;  // its records go back to the arena under the lock
   KVC_TRY(check_new());
   Blocks& blocks = manager_.blocks_;
   CheckpointBlocks taking(blocks);

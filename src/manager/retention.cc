@@ -1,16 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls about what stays cached: time, hints of prefixes, and the end of a namespace.
+// Calls about what stays cached: time, and hints of prefixes.
 #include "manager/manager.h"
 
 namespace kvc {
-
-kvc_status Manager::close_namespace(uint64_t id) {
-  return change([&](const ManagerParts&) -> kvc_status {
-    KVC_TRY(blocks_.namespace_blocks().close_namespace(id));
-    if (!blocks_.namespaces().is_open(id)) requests_.curves().drop(handle_index(id));
-    return KVC_OK;
-  });
-}
 
 kvc_status Manager::set_time(uint64_t now_ns) {
   return change([&](const ManagerParts&) -> kvc_status {

@@ -43,7 +43,7 @@ struct GroupShape {
   bool holds_end;
 
   bool windowed() const { return kind != KVC_GROUP_FULL && kind != KVC_GROUP_CROSS; }
-  // Whether it is a window or a chunk of several tokens.
+  // Whether it is a window or a chunk, and no state.
   bool slides() const { return windowed() && kind != KVC_GROUP_STATE; }
   // First position that a query at token `tokens` still reads, if it reads any before its own.
   uint64_t window_start(uint64_t tokens, uint32_t block_size) const {
@@ -91,8 +91,8 @@ struct Shape {
 
   uint32_t sliding_groups() const { return window_groups & ~state_groups; }
   uint32_t token_groups() const { return full_groups | window_groups; }
-  // The groups that must all have a block of a position for it to be whole, one of which has: those of tokens
-  // with full attention, or those of encoders.
+  // The groups that must all have a block of a position for it to be whole: those of encoders if one of them
+  // is among `resident`, which have one; else those of tokens with full attention.
   uint32_t whole_groups(uint32_t resident) const {
     return (resident & cross_groups) != 0 ? cross_groups : full_groups;
   }

@@ -34,8 +34,7 @@ kvc_status Shares::check_publication(NamespaceId ns, const int32_t* blocks, size
 }
 
 // An externally held block has been published in a namespace.
-void Shares::give(BlockId id, NamespaceId ns) {
-  if (!s_.quotas.on()) return;
+void Shares::give_share(BlockId id, NamespaceId ns) {
   const ClassIndex cls = s_.class_of(ns);
   const PoolIndex pool = s_.pool[id].pool;
   s_.quotas.give(id, pool, cls, s_.namespaces.id(ns), List::kHeld);
@@ -124,7 +123,11 @@ void Shares::move(ClassIndex from, ClassIndex to, Moves&& moves) {
         }
         Place place = s_.pool.shelves().place_of(l);
         place.cls = to;
-        to == 0 ? s_.pool.shelves().renew(id, place) : s_.pool.shelves().reshelve(id, place);
+        if (to == 0) {
+          s_.pool.shelves().renew(id, place);
+        } else {
+          s_.pool.shelves().reshelve(id, place);
+        }
         s_.quotas.give(id, p, to, s_.quotas.payer(id), List::kLru);
       }
     }

@@ -24,7 +24,10 @@ class Shares {
   }
   // Whether externally held blocks may be published in a namespace: they count for it then. And one was.
   kvc_status check_publication(NamespaceId ns, const int32_t* blocks, size_t num_blocks) const;
-  [[gnu::noinline]] void give(BlockId id, NamespaceId ns);
+  void give(BlockId id, NamespaceId ns) {
+    if (s_.quotas.on()) [[unlikely]]
+      give_share(id, ns);
+  }
 
   // Admitted requests that the watermark of a namespace's admission looks at: `all`, or those of its class.
   uint64_t num_admitted(NamespaceId ns, uint64_t all) const {
@@ -42,6 +45,7 @@ class Shares {
   }
 
  private:
+  [[gnu::noinline]] void give_share(BlockId id, NamespaceId ns);
   template <typename Visit>
   void each_held(PoolIndex pool, Visit&& visit) const;
   template <typename Moves>

@@ -26,8 +26,7 @@ void Zeroing::list_foreign(const BlockId* blocks, size_t count, uint64_t owner) 
   }
 }
 
-void Zeroing::overwrite(BlockId block, uint64_t owner) {
-  if (!on()) return;
+void Zeroing::take_off_list(BlockId block, uint64_t owner) {
   set_owner(block, owner);
   if (listed_[index(block)] == 0) return;
   listed_[index(block)] = 0;

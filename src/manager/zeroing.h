@@ -24,7 +24,10 @@ class Zeroing {
   }
   // A copy is about to overwrite the whole block, or somebody has written it: clearing it is not needed, and
   // would come after that.
-  void overwrite(BlockId block, uint64_t owner);
+  void overwrite(BlockId block, uint64_t owner) {
+    if (on()) [[unlikely]]
+      take_off_list(block, owner);
+  }
   // The content of the block is the owner's.
   void set_owner(BlockId block, uint64_t owner) {
     if (on()) [[unlikely]]
@@ -42,6 +45,7 @@ class Zeroing {
   void clear_list();
 
  private:
+  void take_off_list(BlockId block, uint64_t owner);
   void list_foreign(const BlockId* blocks, size_t count, uint64_t owner);
   static size_t index(BlockId block) { return static_cast<size_t>(raw(block)); }
 

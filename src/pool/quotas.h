@@ -37,8 +37,9 @@ class Quotas {
     uint64_t block_queries, block_hits;
   };
 
-  // With 0 quotas nothing is kept, and on() is false. What is told then is ignored, and a class has room for
-  // all that there is, and may evict everything.
+  // With 0 quotas nothing is kept, and on() is false. Then what happens to blocks is ignored, and a class has
+  // room for all that there is, and may evict everything. Shares and tenants, limits and refusals, and the
+  // class and payer of a block are there only if on().
   [[nodiscard]] bool create(Memory& memory, uint32_t max_quotas, const BlockPool& pool);
   bool on() const { return num_classes_ != 0; }
   uint32_t num_classes() const { return num_classes_; }

@@ -64,7 +64,7 @@ class NamespaceTable {
     return index < used_ && namespaces_[index].opens != 0 && this->id(index) == id;
   }
 
-  // The index of an open one.
+  // The index of an open one; NOT_FOUND for any other id.
   kvc_status find(uint64_t id, NamespaceId* index) const;
 
   uint64_t epoch(NamespaceId index) const { return namespaces_[index].resets + global_resets_; }

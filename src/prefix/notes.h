@@ -27,7 +27,8 @@ class Notes {
   const Uses& uses() const { return uses_; }
   const Retention& retention() const { return retention_; }
   Retention& retention() { return retention_; }
-  // The level of a position; 0 without hints.
+  // The level of the list in which a position's blocks wait: 0 without hints, where retention().level() is
+  // the default one.
   uint32_t level(NodeId id) const { return retention_.on() ? retention_.level(id) : 0; }
 
   // A position has its first block, or has lost its last one.

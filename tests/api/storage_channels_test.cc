@@ -12,11 +12,9 @@ namespace {
 
 TEST(ChannelKeys, AreTheSameBytesInOneCallAndTokenByToken) {
   std::mt19937 random(12);
-  Sample sample;
   for (const uint32_t layout : kLayouts)
     for (const uint32_t flags : {0u, uint32_t{KVC_STORAGE_ASYMMETRIC}})
       for (const uint32_t threads : {1u, 3u}) {
-        if (!sample.takes_next()) continue;
         kvc_storage_config c = channel_config(KVC_INT4, flags);
         c.layout = layout, c.num_threads = threads, c.block_size = 8, c.channel_tokens = 4;
         c.num_blocks = 70;  // several passes

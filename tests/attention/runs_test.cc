@@ -99,10 +99,8 @@ TEST(AttentionRuns, LargeLogits) {
 
 // The first tokens far below all others, by so much that a float of one's logit does not tell others apart.
 TEST(AttentionRuns, LogitsFarApart) {
-  Sample sample;
   for (const float far : {1e4f, 1e9f, 1e11f, 1e12f, 1e20f}) {
     for (const float shift : {0.0f, -2000.0f, 2000.0f}) {
-      if (!sample.takes_next()) continue;
       Options o{.heads = 1, .group = 16, .kv_lens = {700}, .q_lens = {9}};
       Case c(o);
       for (uint64_t token = 0; token < 700; ++token) {

@@ -67,6 +67,7 @@ TEST_F(ManifestTest, GroupsThatCannotBe) {
   refused("block_size", [](Manifest& m) { m.contents.block_size = UINT32_MAX; });
   refused("the number of groups", [](Manifest& m) { m.contents.num_groups = 0; });
   refused("the number of groups", [](Manifest& m) { m.contents.pools.clear(); });
+  refused("has_levels", [](Manifest& m) { m.contents.lists.has_levels = 2; });
   refused("the weight of the policy", [](Manifest& m) { m.contents.lists.policy_weight = -1; });
   refused("the weight of the policy", [](Manifest& m) { m.contents.lists.policy_weight = 1e31; });
   refused("the weight of the policy", [](Manifest& m) { m.contents.lists.policy_weight = NAN; });

@@ -508,7 +508,7 @@ DEFECTS = [
     ("an encoder does not follow when it moves", "src/manager/shrink.cc",
      "uint32_t j = positions_in(shape_, request, g); j-- > 0;", "uint32_t j = request.positions; j-- > 0;"),
     ("an admission does not count the encoder", "src/manager/cross.cc",
-     "    if (!plan->cross_cached) plan->demand.blocks[shape_.groups[g].pool] += positions;\n", ""),
+     "      plan->demand.blocks[shape_.groups[g].pool] += positions;\n", ""),
     ("a step shows an encoder as long as the decoder", "src/manager/table_rows.h",
      "return group < shape.num_token_groups ? request.positions : request.cross_positions;", "return shape.num_groups <= group ? request.cross_positions : request.positions;"),
     ("a draft token is accepted if p >= 0.9 q", "src/speculation/verify.cc",

@@ -25,7 +25,7 @@ LIMITS = [
     ("methods of the largest class", 60, METHODS),
     ("functions of more than 60 lines", 0, 0),
     ("lines of the longest function", 60, LINES),
-    ("conditions on features in src/manager", 26, 30),
+    ("conditions on features in src/manager", 27, 30),
     ("parameters `uint32_t ns`, `group`, `pool`, `cls`", 0, 0),
 ]
 
