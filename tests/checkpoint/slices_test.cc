@@ -127,6 +127,37 @@ INSTANTIATE_TEST_SUITE_P(Forms, Slices,
                          [](const auto& at) { return std::string(at.param.name); });
 
 // Between two slices a minimum goes from a tenant that was read to one that was not, or back.
+// What a restore no longer needs goes back to the manager's arena, from which other threads take.
+// ThreadSanitizer sees who does so without the lock.
+TEST(RestoreBesideProbes, TakesNothingFromThem) {
+  const Folder folder;
+  const std::string path = folder / "c";
+  Form form;
+  form.num_blocks = 16;
+  Engine old(form);
+  Spoken spoken;
+  spoken.tokens = test::tokens_of(5, 40);
+  for (uint64_t first = 0; first < 40; first += 4) {
+    kvc_extra_key key = {};
+    key.first_token = first, key.num_tokens = 2, key.digest[0] = 1;
+    spoken.keys.push_back(key);
+  }
+  old.run(spoken);
+  old.save(path);
+  for (int round = 0; round < 30; ++round) {
+    Engine fresh(form);
+    std::atomic<bool> done{false};
+    std::thread prober([&] {
+      while (!done) fresh.hit(spoken);
+    });
+    fresh.restore(path);
+    done = true;
+    prober.join();
+    EXPECT_EQ(fresh.content(), old.content());
+    fresh.check();
+  }
+}
+
 TEST(SlicesOfQuotas, AreOfOneMoment) {
   constexpr uint64_t kMost = 400, kTenants = 40;  // with the namespaces more than a slice
   Form form;
