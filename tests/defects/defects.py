@@ -212,7 +212,7 @@ DEFECTS = [
     ("a state is published that is not of its position's end", "src/manager/positions.cc",
      "if (!inside) s_.tree.attach(node, g, block);", "s_.tree.attach(node, g, block);"),
     ("a state that a step in flight reads counts as unwritten", "src/manager/positions.cc",
-     "      if (!is_block(block)) continue;\n      if (filled_by != 0) {", "      if (!is_block(block) || (i != checkpoint && (shape_.state_groups >> g & 1) != 0)) continue;\n      if (filled_by != 0) {"),
+     "      if (!is_block(block)) continue;\n      if (filled_by != 0) {", "      if (!is_block(block) || (i != checkpoint && (s_.shape.state_groups >> g & 1) != 0)) continue;\n      if (filled_by != 0) {"),
     ("a commit to a state without a block is taken", "src/manager/states.cc",
      "if (is_block(blocks[position])) continue;", "continue;"),
     ("a lane commits to a state without a block", "src/manager/states.cc",
