@@ -531,10 +531,10 @@ func exported(t *testing.T) map[string]*ast.FuncDecl {
 	return names
 }
 
-// TestFuzz makes KVC_FUZZ_CALLS calls by KVC_FUZZ_SEED, and for at most 30 seconds unless calls are given. Each must return, without a panic and
+// TestFuzz makes KVC_FUZZ_CALLS calls by KVC_FUZZ_SEED, and for at most 30 seconds times KVC_TEST_ROUNDS unless calls are given. Each must return, without a panic and
 // without an error that means a defect; one that fails must leave the manager as it was, and all must leave it sound.
 func TestFuzz(t *testing.T) {
-	seed, calls, limit := int64(1), rounds(60000), 30*time.Second
+	seed, calls, limit := int64(1), rounds(60000), time.Duration(rounds(30))*time.Second
 	if text := os.Getenv("KVC_FUZZ_SEED"); text != "" {
 		number, err := strconv.ParseInt(text, 10, 64)
 		must(t, err)

@@ -24,10 +24,15 @@ func sequence(first, count int) []int32 {
 
 // rounds is how often a test repeats: KVC_TEST_ROUNDS times as often as in the gate. scripts/deep sets it to 5.
 func rounds(inTheGate int) int {
-	if number, err := strconv.Atoi(os.Getenv("KVC_TEST_ROUNDS")); err == nil && number > 1 {
-		return inTheGate * number
+	text := os.Getenv("KVC_TEST_ROUNDS")
+	if text == "" {
+		return inTheGate
 	}
-	return inTheGate
+	number, err := strconv.Atoi(text)
+	if err != nil || number < 1 {
+		panic("KVC_TEST_ROUNDS is " + text + "; give a number from 1 on")
+	}
+	return inTheGate * number
 }
 
 func must(t testing.TB, err error) {

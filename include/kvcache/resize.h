@@ -7,9 +7,9 @@
  *
  *  kvc_pool_config.max_blocks (of one pool kvc_manager_config.max_blocks) is the room of a pool: its range of
  *  ids, in which it may have any number of blocks. Ids of other pools never move. Room costs addresses, not
- *  memory: its records are written when they are first needed (kvc_manager_create tells what is touched at
- *  creation). Only the table of positions, 8 to 16 bytes for each of max_nodes, is written at creation in
- *  full. kvc_stats.metadata_bytes counts all of it.
+ *  memory: its records are written when they are first needed, but for those in the memory that
+ *  kvc_manager_create touches. The table of positions, 8 to 16 bytes for each of max_nodes, is written in
+ *  full at creation. kvc_stats.metadata_bytes counts all of it.
  *
  *  A storage has as many blocks as the pools may have (kvc_properties.max_blocks). On the CPU its memory is
  *  taken when it is first written, and kvc_storage_discard_blocks gives that of unused blocks back.

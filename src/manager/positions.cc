@@ -173,14 +173,21 @@ bool Positions::is_alone(const GroupTable* groups, size_t position) {
     if (is_block(id) && is_node(s_.pool[id].node)) node = s_.pool[id].node;
   }
   if (!is_node(node)) return true;  // nothing is published
-  // Nobody finds what is stale; how long what waits in LRU stays there, others decide.
-  const bool stale = s_.tree.stale(s_.tree[node]);
-  for (uint32_t g = 0; g < s_.shape.num_token_groups; ++g) {
-    const BlockId own = groups[g].blocks.data[position], id = stale ? own : s_.tree.block_of(node, g);
-    if (!is_block(id)) continue;
-    if (s_.pool[id].shared() || (!stale && (id != own || s_.pool[id].next_copy != id))) return false;
+  if (s_.tree.stale(s_.tree[node])) {
+    // Nobody finds it; how long what waits in LRU stays there, others decide.
+    for (uint32_t g = 0; g < s_.shape.num_token_groups; ++g) {
+      const BlockId id = groups[g].blocks.data[position];
+      if (is_block(id) && s_.pool[id].shared()) return false;
+    }
+    return true;
   }
-  return stale || !s_.tree.has_children(node);
+  for (uint32_t g = 0; g < s_.shape.num_token_groups; ++g) {
+    const BlockId id = s_.tree.block_of(node, g);
+    if (!is_block(id)) continue;
+    if (id != groups[g].blocks.data[position] || s_.pool[id].shared() || s_.pool[id].next_copy != id)
+      return false;
+  }
+  return !s_.tree.has_children(node);
 }
 
 void Positions::make_private(const GroupTable* groups, size_t position) {

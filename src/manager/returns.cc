@@ -151,9 +151,7 @@ Restorable Returns::restorable(const Request& request, uint64_t tokens) const {
       if (dropped <= shape.sinks) continue;
       const uint64_t sinks_end = uint64_t{shape.sinks} * shape_.block_size;
       const uint64_t window_begin = shape.window_passes(dropped, shape_.block_size);
-      const auto is_gone = [&](uint64_t n) {
-        return n > sinks_end && n < window_begin && n % shape.restarts != 0;
-      };
+      const auto is_gone = [&](uint64_t n) { return n > sinks_end && n < window_begin; };
       if (is_gone(near.lower)) near.lower = std::max(sinks_end, near.lower / shape.restarts * shape.restarts);
       if (is_gone(near.higher))
         near.higher = std::min(window_begin, ceil_div(near.higher, shape.restarts) * shape.restarts);

@@ -5,7 +5,6 @@
 
 #include "api/channels.h"
 #include "attention_call.h"
-#include "rounds.h"
 
 namespace kvc::test {
 namespace {

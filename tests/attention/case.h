@@ -299,7 +299,8 @@ class Case {
     lse_.resize(rows), expected_lse_.resize(rows);
   }
 
-  // Nearly normal, and sooner drawn than by the standard library: the sum of four equal distributions.
+  // Nearly normal, and sooner drawn than by the standard library: the sum of four uniform numbers. None is
+  // beyond 3.5.
   float normal() {
     const uint64_t bits = random_();
     uint64_t sum = 0;

@@ -11,7 +11,6 @@
 
 #include "calls_with_files.h"
 #include "plugin/plugins.h"
-#include "rounds.h"
 
 namespace kvc {
 namespace {
@@ -92,7 +91,7 @@ TEST_P(CutShort, SavesGoOnWhereTheyStopped) {
     GTEST_SKIP() << kvc_last_error();
   Engine old(large_pages());
   fill(old);
-  const uint64_t step = GetParam().step * (test::test_rounds() == 1 ? 3 : 1);
+  const uint64_t step = GetParam().step;
   uint64_t resumed = 0, whole = 0, saves = 0;
   for (const Fault fault : {Fault::kKill, Fault::kKillInWrite}) {
     for (uint64_t at = 0;; at += step) {

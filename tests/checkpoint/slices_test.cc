@@ -126,7 +126,6 @@ INSTANTIATE_TEST_SUITE_P(Forms, Slices,
                                          Case{"Heads", KVC_POLICY_LRU, KVC_MANAGER_PARTIAL_REUSE}),
                          [](const auto& at) { return std::string(at.param.name); });
 
-// Between two slices a minimum goes from a tenant that was read to one that was not, or back.
 // What a restore no longer needs goes back to the manager's arena, from which other threads take.
 // ThreadSanitizer sees who does so without the lock.
 TEST(RestoreBesideProbes, TakesNothingFromThem) {
@@ -158,6 +157,7 @@ TEST(RestoreBesideProbes, TakesNothingFromThem) {
   }
 }
 
+// Between two slices a minimum goes from a tenant that was read to one that was not, or back.
 TEST(SlicesOfQuotas, AreOfOneMoment) {
   constexpr uint64_t kMost = 400, kTenants = 40;  // with the namespaces more than a slice
   Form form;

@@ -18,11 +18,9 @@ std::vector<Options> stores() {
 }
 
 TEST_F(AttentionRules, WindowAndSinks) {
-  Sample sample;
   for (Options o : stores()) {
     for (const uint64_t window : {1, 33, 500}) {
       for (const uint64_t sinks : {0, 70}) {
-        if (!sample.takes_next()) continue;
         o.window = window, o.sinks = sinks;
         o.kv_lens = {5, 150, 233}, o.q_lens = {2, 17, 1};
         o.causal = window != 33;
@@ -80,13 +78,11 @@ TEST_F(AttentionRules, AMaskOfTheTailHidesNothingBeforeIt) {
 }
 
 TEST_F(AttentionRules, ABlockMaskPerHead) {
-  Sample sample;
   for (Options o : stores()) {
     for (const uint32_t block_size : {o.block_size, 24u}) {
       o.block_size = block_size;
       o.kv_lens = {5, 150, 200, 0}, o.q_lens = {2, 1, 9, 1};
       for (const int percent : {5, 50, 100}) {
-        if (!sample.takes_next()) continue;
         o.block_percent = percent;
         o.window = percent == 50 ? 70 : 0, o.sinks = 5;
         o.mask_percent = percent == 5 ? 80 : 0;

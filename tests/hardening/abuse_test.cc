@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Random misuse of a manager (abuser.h), while other managers come and go.
-//   --calls N   (default 2 * 10^5, with KVC_TEST_ROUNDS more)     --seed S
+//   --calls N   (default 2 * 10^5 times KVC_TEST_ROUNDS)     --seed S
 #include <gtest/gtest.h>
 
 #include <atomic>

@@ -55,6 +55,15 @@ class ReleaseOrder : public ::testing::Test {
   void commit(uint64_t id, uint64_t tokens) {
     ASSERT_EQ(kvc_manager_commit_tokens(manager_.m, id, tokens), KVC_OK);
   }
+  // A request of 12 tokens beside a state group: full 0 .. 2, state 3 at position 2.
+  uint64_t commit_with_state() {
+    kvc_group_config state = full_group();
+    state.kind = KVC_GROUP_STATE;
+    create(state);
+    const uint64_t id = admit(12);
+    commit(id, 12);
+    return id;
+  }
   void release(uint64_t id) {
     ASSERT_EQ(kvc_manager_free_request(manager_.m, id), KVC_OK);
     EXPECT_EQ(kvc_manager_check(manager_.m), KVC_OK) << last_error();
@@ -110,13 +119,9 @@ TEST_F(ReleaseOrder, ThePromptsEndAndTheRequestsEndStayReusable) {
   EXPECT_EQ(free(), (Ids{7, 11, 8, 3, 12, 13}));
 }
 
-// Full: 0 .. 2, state: 3 at position 2. Behind the last token of a block no state is left.
+// Behind the last token of a block no state is left.
 TEST_F(ReleaseOrder, StatesComeBehindAllKeysAndValues) {
-  kvc_group_config state = full_group();
-  state.kind = KVC_GROUP_STATE;
-  create(state);
-  const uint64_t id = admit(12);
-  commit(id, 12);
+  const uint64_t id = commit_with_state();
   release(id);
   EXPECT_EQ(lru(), (Ids{2, 1, 0, 3}));
   EXPECT_EQ(free(), (Ids{4, 5, 6, 7, 8, 9, 10, 11, 12, 13}));
@@ -124,11 +129,7 @@ TEST_F(ReleaseOrder, StatesComeBehindAllKeysAndValues) {
 
 // The same blocks, held by a pin alone in the end.
 TEST_F(ReleaseOrder, StatesOfAPinComeBehindAllKeysAndValues) {
-  kvc_group_config state = full_group();
-  state.kind = KVC_GROUP_STATE;
-  create(state);
-  const uint64_t id = admit(12);
-  commit(id, 12);
+  const uint64_t id = commit_with_state();
   const auto prompt = tokens_from(1, 12);
   uint64_t pin = 0, length = 0;
   ASSERT_EQ(kvc_manager_pin_prefix(manager_.m, PROMPT(0, prompt.data(), 12, nullptr, 0), &pin, &length),

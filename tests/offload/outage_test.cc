@@ -193,7 +193,7 @@ bool is_under_way(const Scene& scene, uint64_t id) {
 // Who waits for staging pages, which others have, says nothing of the tier.
 TEST(OffloadOutage, WaitingForOthersIsNoFailureOfATier) {
   SceneConfig config = patient();
-  config.threads = 1, config.num_pages = 4, config.timeout_ns = 400000000;
+  config.threads = 1, config.num_pages = 4, config.timeout_ns = 1000000000;
   Scene scene(config);
   std::vector<std::vector<int32_t>> prompts;
   for (int32_t i = 0; i < 4; ++i) {
@@ -201,7 +201,7 @@ TEST(OffloadOutage, WaitingForOthersIsNoFailureOfATier) {
     scene.store_and_evict(prompts.back());
   }
   scene.weather[0].before = [](TierJobKind kind) {
-    if (kind == TierJobKind::kGet) std::this_thread::sleep_for(std::chrono::milliseconds(120));
+    if (kind == TierJobKind::kGet) std::this_thread::sleep_for(std::chrono::milliseconds(300));
   };
   std::vector<uint64_t> ids;
   for (const auto& prompt : prompts) {

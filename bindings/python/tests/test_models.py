@@ -86,12 +86,12 @@ def test_estimates_leave_no_memory_behind():
         with open("/proc/self/statm", encoding="ascii") as file:
             return int(file.read().split()[1]) * 4096
 
-    before, count = 0, rounds(100_000)
+    before, count = 0, rounds(200_000)
     for i in range(count):
         kvcache.find_model("llama-3.1-8b").estimate()
         if i == 1000:
             before = resident()
-    assert resident() - before < 16 * count  # what is lost in each would be 32 bytes at least
+    assert resident() - before < (2 << 20) + 16 * count  # what is lost in each would be 32 bytes at least
 
 
 @pytest.mark.skipif("KVC_COMMAND" not in os.environ, reason="KVC_COMMAND does not name the kvcache command")

@@ -116,7 +116,7 @@ def test_many_requests_leave_the_process_as_small_as_before():
         before, count = resident(), rounds(200_000)
         for _ in range(count):
             m.allocate(tokens).close()
-        assert resident() - before < 16 * count  # what is lost in each would be 32 bytes at least
+        assert resident() - before < (2 << 20) + 16 * count  # what is lost in each would be 32 bytes at least
 
 
 def test_allocation_in_a_finalizer_during_collection_is_safe():

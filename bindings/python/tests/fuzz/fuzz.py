@@ -62,6 +62,8 @@ def main():
         resource.setrlimit(resource.RLIMIT_AS, (8 << 30, 8 << 30))  # huge arrays are refused
     if public() - set(CALLS):
         sys.exit(f"no call of {sorted(public() - set(CALLS))}")
+    if CALLS_IN_THE_GATE < 50 * len(CALLS):
+        sys.exit(f"{len(CALLS)} callables need {50 * len(CALLS)} calls in the gate, so that each has its turn; raise CALLS_IN_THE_GATE")
     np.seterr(all="ignore")
     start, rng = time.monotonic(), random.Random(args.seed)
     done, failed, kinds = collections.Counter(), collections.Counter(), collections.Counter()
