@@ -113,10 +113,12 @@ inline void atomic_max(uint32_t* at, uint32_t value) {
 
 // ---- arithmetic; these sources are compiled without contraction ----
 
-inline float mul_rn(float a, float b) { return a * b; }
-inline float add_rn(float a, float b) { return a + b; }
-inline float sub_rn(float a, float b) { return a - b; }
-inline float div_rn(float a, float b) { return a / b; }
+// A NaN that arithmetic makes has the bits that CUDA gives it; processors keep those of the operand.
+inline float canonical(float x) { return x == x ? x : std::bit_cast<float>(0x7FFFFFFFu); }
+inline float mul_rn(float a, float b) { return canonical(a * b); }
+inline float add_rn(float a, float b) { return canonical(a + b); }
+inline float sub_rn(float a, float b) { return canonical(a - b); }
+inline float div_rn(float a, float b) { return canonical(a / b); }
 inline float greater(float a, float b) { return a > b || b != b ? a : b; }
 // As wrong as those of devices may be: 2^-22 of the result, to either side; but where they are exact.
 inline float approximate(float exact, float x) {

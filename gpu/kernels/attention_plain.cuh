@@ -183,6 +183,7 @@ KVC_DEVICE void plain_softmax(const PlainShared<kRows>& shared) {
       sum += row[t];
     }
     sum = team_sum(sum, kWave);
+    sync_wave();  // all lanes have read row_max
     if (lane() == 0) {
       shared.decay[r] = exp2_fast(before - origin);
       shared.row_sum[r] = shared.row_sum[r] * shared.decay[r] + sum;

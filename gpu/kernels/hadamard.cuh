@@ -7,11 +7,13 @@ namespace kvc::gpu {
 
 constexpr uint32_t kRowThreads = 64, kRowTeam = 32;
 
-// A kernel of for_each_row(), with shared memory for the longest row as floats.
+// A kernel of for_each_row(), with shared memory for the longest row as floats, an even number of them:
+// compilers read the two of a pair at once.
 inline int launch_rows(RowsPlan plan, void (*kernel)(RowsArgs), Stream stream) {
   const Grid grid = grid_of(&plan, 1, [](const PlaneArgs&) { return uint64_t{1}; });
   const uint32_t longest = std::max(plan.args.planes[0].elements, plan.args.planes[1].elements);
-  return launch(kernel, grid, kRowThreads, longest * sizeof(float), stream, plan.args);
+  const size_t floats = longest + longest % 2;
+  return launch(kernel, grid, kRowThreads, floats * sizeof(float), stream, plan.args);
 }
 
 // Calls function(plane, place) for each row of this block, in all threads.

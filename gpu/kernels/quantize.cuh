@@ -86,10 +86,14 @@ KVC_DEVICE Step step_of_team(uint32_t team, bool asymmetric, ForEach&& for_each)
   return range.lo <= range.hi ? make_step(asymmetric, largest, lo, hi) : Step{};
 }
 
-// In units of the scale. NaN becomes what the type has for it.
+// In units of the scale. NaN becomes what the type has for it, without arithmetic: devices do not agree on the
+// bits of a NaN's product.
 template <int32_t kDtype>
 KVC_DEVICE float normalized(float x, const Step& step) {
-  if (is_nan(x)) x = is_integer(kDtype) ? 0.0f : bits_float(0x7FC00000);
+  if (is_nan(x)) {
+    if constexpr (!is_integer(kDtype)) return bits_float(0x7FC00000);
+    x = 0;
+  }
   x = x < step.lo ? step.lo : x;
   x = x > step.hi ? step.hi : x;
   return mul_rn(sub_rn(x, step.offset), step.inverse);
