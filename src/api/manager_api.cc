@@ -79,7 +79,7 @@ kvc_status kvc_manager_open_namespace(kvc_manager* m, const kvc_namespace_config
     kvc_namespace_config own;
     KVC_TRY(read_namespace_config(config, &own));
     return manager.change([&](const ManagerParts& parts) {
-      return parts.blocks.namespace_blocks().open_namespace(own, namespace_id);
+      return parts.blocks.namespace_blocks.open_namespace(own, namespace_id);
     });
   });
 }

@@ -86,7 +86,7 @@ kvc_status kvc_manager_evict_blocks(kvc_manager* m, int32_t pool, uint64_t max_b
     KVC_REQUIRE_POINTER(num_evicted);
     const auto evict = [&](size_t first, size_t end) {
       return manager.change([&](const ManagerParts& parts) {
-        *num_evicted = parts.blocks.cached().evict_oldest(first, end, max_blocks);
+        *num_evicted = parts.blocks.cached.evict_oldest(first, end, max_blocks);
         return KVC_OK;
       });
     };

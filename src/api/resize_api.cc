@@ -37,7 +37,7 @@ kvc_status kvc_manager_expected_tokens(kvc_manager* m, uint32_t headroom, uint64
                   "the manager remembers no lengths; create it with KVC_MANAGER_HEADROOM");
     KVC_TRY(check_headroom(manager.shape(), headroom));
     *num_expected = manager.read([&](const StateReader& state) {
-      return state.requests.features().get<Headroom>().expected_tokens(headroom, generated);
+      return state.requests.features.get<Headroom>().expected_tokens(headroom, generated);
     });
     return KVC_OK;
   });

@@ -43,7 +43,7 @@ kvc_status kvc_manager_set_priority(kvc_manager* m, uint64_t request, uint64_t f
     const HintRange range{shape.positions_within(first_token), shape.positions_within(end), until_ns,
                           priority};
     return manager.change(request, false, [&](Requests& requests, Request& found) {
-      return requests.features().get<Hints>().set_priority(found, range);
+      return requests.features.get<Hints>().set_priority(found, range);
     });
   });
 }
@@ -53,7 +53,7 @@ kvc_status kvc_manager_end_session(kvc_manager* m, uint64_t request, uint64_t sh
   return on_manager(m, [&](Manager& manager) {
     KVC_TRY(check_hints(manager));
     return manager.change(request, false, [&](Requests& requests, Request& found) {
-      return requests.features().get<Hints>().end_session(found, shared_tokens);
+      return requests.features.get<Hints>().end_session(found, shared_tokens);
     });
   });
 }

@@ -51,7 +51,7 @@ class Save {
     out->resumed_pages = resumed_;
     out->longest_hold = longest_hold_;
     out->longest_admission =
-        manager_.read([](const StateReader& state) { return state.requests.admissions().longest(); });
+        manager_.read([](const StateReader& state) { return state.requests.admissions.longest(); });
     return KVC_OK;
   }
 

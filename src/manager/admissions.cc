@@ -25,10 +25,10 @@ kvc_status Admissions::probe(const Request& request, kvc_probe_info* info) {
   info->lost_reuse_tokens = lost_tokens(admission);
   features_.each([&](const auto& feature) { feature.tell(request, admission, info); });
   uint64_t available[kMaxPools];
-  for (size_t p = 0; p < shape_.num_pools; ++p) available[p] = blocks_.room().available(request.ns, p);
+  for (size_t p = 0; p < shape_.num_pools; ++p) available[p] = blocks_.room.available(request.ns, p);
   admission.demand.answer_probe(available, shape_.num_pools, watermark(request), info);
   info->never_fits =
-      info->fits == 0 && blocks_.room().pool_that_lacks(least(request, admission), request.ns) != kMaxPools;
+      info->fits == 0 && blocks_.room.pool_that_lacks(least(request, admission), request.ns) != kMaxPools;
   return KVC_OK;
 }
 
@@ -110,9 +110,9 @@ kvc_status Admissions::reserve(Request& request, bool single, const AdmissionPla
   KVC_TRY(features_.try_each([&](auto& feature) { return feature.wait(request, plan); }));
   const size_t positions = shape_.positions_of(plan.slots.capacity);
   if (const kvc_status status =
-          blocks_.room().check_room(plan.demand, request.ns, watermark(request), "the admission");
+          blocks_.room.check_room(plan.demand, request.ns, watermark(request), "the admission");
       status != KVC_OK) {
-    return blocks_.room().refused(status, least(request, plan), request.ns, "the admission");
+    return blocks_.room.refused(status, least(request, plan), request.ns, "the admission");
   }
   if (!reserve_tables(request, positions) ||
       !features_.all([&](auto& feature) { return feature.reserve(request, plan, single); })) {
@@ -128,7 +128,7 @@ void Admissions::hold(Request& request, const AdmissionPlan& plan) {
   const NodeId* const path = plan.hit.path;
   const AdmittedSlots& slots = plan.slots;
   const size_t length = slots.length;
-  blocks_.positions().move_cursor(&request.cursor, length != 0 ? path[length - 1] : root_of(request.ns));
+  blocks_.positions.move_cursor(&request.cursor, length != 0 ? path[length - 1] : root_of(request.ns));
   for (uint32_t g = 0; g < shape_.num_token_groups; ++g) {
     GroupTable& table = request.groups[g];
     const uint32_t first = shape_.first_held(g, slots.cached, slots.transfer_end);
@@ -140,7 +140,7 @@ void Admissions::hold(Request& request, const AdmissionPlan& plan) {
     blocks_.hold_run(g, path + rest, length - rest, request.ns, blocks + rest);
     table.begin(first);
   }
-  blocks_.levels().use(path, length);
+  blocks_.cached.use(path, length);
   features_.each([&](auto& feature) { feature.hold(request, plan); });
 }
 
@@ -181,7 +181,7 @@ void Admissions::count_first(const Request& request, const AdmissionPlan& plan) 
   const uint64_t queries = request.known == 0 ? 0 : (request.known - 1) / shape_.block_size;
   counters_.block_queries += queries;
   counters_.block_hits += request.published;
-  blocks_.shares().count_hits(request.ns, queries, request.published);
+  blocks_.shares.count_hits(request.ns, queries, request.published);
   counters_.lost_reuse_tokens += request.lost;
   const uint32_t head = plan.head.tokens;
   if (const LostReuse& lost = plan.hit.lost; lost.positions != 0) [[unlikely]]

@@ -9,7 +9,7 @@
 
 namespace kvc {
 
-class Admissions : public RequestPart {
+class Admissions : protected RequestPart {
  public:
   Admissions(const RequestPart& part, Features& features, Curves& curves)
       : RequestPart(part), features_(features), curves_(curves) {}
@@ -23,14 +23,14 @@ class Admissions : public RequestPart {
   // A request is admitted, or is not any more.
   void count(const Request& request, bool admitted) {
     admitted ? ++num_admitted_ : --num_admitted_;
-    blocks_.shares().count_admitted(request.ns, admitted ? 1 : ~uint64_t{0});
+    blocks_.shares.count_admitted(request.ns, admitted ? 1 : ~uint64_t{0});
   }
 
   const uint64_t& num_admitted() const { return num_admitted_; }
   uint64_t num_admitted_of(NamespaceId ns) const;
   // Whether requests are admitted that could give blocks of this one's share back.
   bool has_others(const Request& request) const {
-    return blocks_.shares().num_admitted(request.ns, num_admitted_) != 0;
+    return blocks_.shares.num_admitted(request.ns, num_admitted_) != 0;
   }
   // Blocks of each pool that its admission leaves available now.
   uint64_t watermark(const Request& request) const { return has_others(request) ? shape_.watermark : 0; }

@@ -41,7 +41,7 @@ void Batch::expect(Planned& planned) {
   const AdmittedSlots& slots = planned.plan.slots;
   each_hit(planned, [&](BlockId block) {
     List was;
-    if (blocks_.room().expect_hit(block, &was)) hits_.data[num_hits_++] = {block, was};
+    if (blocks_.room.expect_hit(block, &was)) hits_.data[num_hits_++] = {block, was};
   });
   for (uint64_t& taken : planned.taken) taken = 0;
   const size_t end = shape_.positions_of(slots.capacity);
@@ -53,7 +53,7 @@ void Batch::expect(Planned& planned) {
   for (uint32_t g = shape_.num_token_groups; g < shape_.num_groups; ++g)
     planned.taken[shape_.groups[g].pool] += cross;
   for (size_t p = 0; p < shape_.num_pools; ++p)
-    blocks_.room().expect_blocks(planned.request->ns, p, planned.taken[p]);
+    blocks_.room.expect_blocks(planned.request->ns, p, planned.taken[p]);
   planned.request->admitted = true;
   admissions_.count(*planned.request, true);
 }
@@ -95,11 +95,11 @@ void Batch::take_back() {
     request.admitted = false;
     admissions_.count(request, false);
     for (size_t p = 0; p < shape_.num_pools; ++p)
-      blocks_.room().expect_blocks(request.ns, p, ~planned_.data[i].taken[p] + 1);
+      blocks_.room.expect_blocks(request.ns, p, ~planned_.data[i].taken[p] + 1);
   }
   while (num_hits_ != 0) {
     const Hit& hit = hits_.data[--num_hits_];
-    blocks_.room().take_back_hit(hit.block, hit.was);
+    blocks_.room.take_back_hit(hit.block, hit.was);
   }
 }
 
@@ -116,7 +116,7 @@ void Batch::admit(CopyList& copies) {
     const Planned& planned = planned_.data[i];
     each_hit(planned, [&](BlockId block) { blocks_.hold(block); });
     if (const size_t length = planned.plan.slots.length; length != 0)  // perhaps no block keeps it alive
-      blocks_.positions().move_cursor(&planned.request->cursor, paths_.data[planned.path + length - 1]);
+      blocks_.positions.move_cursor(&planned.request->cursor, paths_.data[planned.path + length - 1]);
   }
   for (size_t i = 0; i < count_; ++i) {
     Planned& planned = planned_.data[i];

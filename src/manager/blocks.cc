@@ -6,7 +6,7 @@ namespace kvc {
 bool Blocks::create(Memory& memory, const Env& env, IdTag tag, uint64_t secret) {
   uint64_t origin;
   if (!env.random_bytes(&origin, sizeof origin)) origin = secret + env.wall_clock_ns();
-  lineages_.begin(origin);
+  s_.lineages.begin(origin);
   const Shape& of = s_.shape;
   return s_.pool.create(memory, of.pool_blocks, of.num_pools, of.null_blocks(0) != 0, *of.policy,
                         of.policy_weight, of.division(), of.pool_room) &&
@@ -19,18 +19,28 @@ bool Blocks::create(Memory& memory, const Env& env, IdTag tag, uint64_t secret) 
 
 BlockId Blocks::take_copy(GroupIndex group, NamespaceId ns, bool written) {
   BlockId id;
-  cached_.pop(group, ns, 1, &id);
+  cached.pop(group, ns, 1, &id);
   s_.zeroing.overwrite(id, s_.namespaces.id(ns));
   if (written) s_.pool.mark_written(s_.pool[id]);
   return id;
 }
 
 void Blocks::take_external(GroupIndex group, size_t count, BlockId* out) {
-  cached_.pop(group, kNoNamespace, count, out);
+  cached.pop(group, kNoNamespace, count, out);
   s_.zeroing.hand_over(out, count, Zeroing::kExternal);
   for (size_t i = 0; i < count; ++i) {
     s_.pool[out[i]].refs = 0;
     s_.pool[out[i]].external = 1;
+  }
+}
+
+void Blocks::take_for_contents(PoolIndex pool, size_t count, BlockId* out) {
+  const size_t taken = s_.pool.pop_free(pool, 0, count, out);
+  for (size_t i = 0; i < taken; ++i) {
+    Block& block = s_.pool[out[i]];
+    s_.quotas.take(out[i], pool, 0, kNoPayer);
+    block.refs = 0;
+    block.external = 1;
   }
 }
 
@@ -61,7 +71,7 @@ uint32_t Blocks::written(NodeId node, uint64_t step) const {
 void Blocks::release(BlockId id, Keep keep, NamespaceId ns, bool stale) {
   Block& block = s_.pool[id];
   if (!drop_ref(block)) return;
-  if (keep == Keep::kNot && is_node(block.node)) cached_.detach(id);
+  if (keep == Keep::kNot && is_node(block.node)) cached.detach(id);
   block.leaves_first = keep == Keep::kFirstOut && is_node(block.node);
   if (fencing()) {
     fence(id);
@@ -77,7 +87,7 @@ void Blocks::release(BlockId id, Keep keep, NamespaceId ns, bool stale) {
 // Frees a block whose step is not over, and that nobody waits for.
 void Blocks::take_back(BlockId id) {
   s_.pool.filling().end_released(s_.pool[id], Content::kEmpty);
-  if (is_node(s_.pool[id].node)) cached_.detach(id);
+  if (is_node(s_.pool[id].node)) cached.detach(id);
   free_held(id);
 }
 
@@ -136,7 +146,7 @@ void Blocks::settle(BlockId id) {
 void Blocks::settle_published(BlockId id, NamespaceId ns, bool stale) {
   const Block& block = s_.pool[id];
   if (stale) {
-    cached_.detach(id);
+    cached.detach(id);
     free_held(id);
     return;
   }
@@ -146,16 +156,16 @@ void Blocks::settle_published(BlockId id, NamespaceId ns, bool stale) {
       free_held(id);
       s_.pool.remove(other);
       s_.pool[other].leaves_first = 0;
-      cached_.push(other);
+      cached.push(other);
       return;
     }
   }
-  cached_.push(id);
+  cached.push(id);
   if (block.next_copy != id) s_.tree.copies().make_idle(id);
   ++s_.namespaces.cached(ns, block.pool);
   s_.quotas.cache_held(id, block.pool);
   if (s_.pool.counts(block.pool).lru > s_.shape.max_cached[block.pool]) [[unlikely]]
-    cached_.free_evicted(cached_.victim(block.pool));
+    cached.free_evicted(cached.victim(block.pool));
 }
 
 void Blocks::settle_fenced(uint64_t step_id) {
@@ -182,7 +192,7 @@ void Blocks::fail_fills(uint64_t step_id) {
           static_cast<int32_t>(s_.pool.filling().step(id) - static_cast<uint32_t>(step_id)) < 0)
         continue;
       fail(id);
-      if (is_node(s_.pool[id].node)) cached_.detach(id);
+      if (is_node(s_.pool[id].node)) cached.detach(id);
     }
   };
   for (size_t p = 0; p < s_.shape.num_pools; ++p) {

@@ -6,7 +6,7 @@
 // Blocks takes, holds and releases them. Its parts: cached_blocks.h is where cached ones wait and which
 // leave, room.h what may be taken, positions.h attaches blocks to positions and detaches them, levels.h has
 // hints, shares.h quotas, namespace_blocks.h opens and resets namespaces, compact.h moves contents and lets
-// pools grow and shrink. checkpoint_blocks.h stands beside it.
+// pools grow and shrink. ContentsHolder, Rebuild and Restore stand beside it.
 #pragma once
 #include "base/bits.h"
 #include "manager/compact.h"
@@ -21,6 +21,8 @@ namespace kvc {
 enum class Keep : uint8_t { kNot, kFirstOut, kPublished };
 
 class Blocks {
+  BlockState s_;  // the first member: the parts work on it
+
  public:
   Blocks(const Shape& shape, Arena& arena, EventRing& events, Counters& counters)
       : s_(shape, arena, events, counters) {}
@@ -40,27 +42,22 @@ class Blocks {
   // Of so many tokens those that may be hits: the last one is always computed.
   uint64_t most_cached(uint64_t num_tokens) const { return caches_ && num_tokens != 0 ? num_tokens - 1 : 0; }
 
-  Lineages& lineages() { return lineages_; }
-  const Lineages& lineages() const { return lineages_; }
+  Lineages& lineages() { return s_.lineages; }
+  const Lineages& lineages() const { return s_.lineages; }
 
   // The parts.
-  CachedBlocks& cached() { return cached_; }
-  Room& room() { return room_; }
-  const Room& room() const { return room_; }
-  Levels& levels() { return levels_; }
-  const Levels& levels() const { return levels_; }
-  Shares& shares() { return shares_; }
-  const Shares& shares() const { return shares_; }
-  NamespaceBlocks& namespace_blocks() { return namespace_blocks_; }
-  const NamespaceBlocks& namespace_blocks() const { return namespace_blocks_; }
-  Positions& positions() { return positions_; }
-  Compactor& compactor() { return compactor_; }
+  CachedBlocks cached{s_};
+  Room room{s_};
+  Shares shares{s_, cached};
+  NamespaceBlocks namespace_blocks{s_, shares};
+  Positions positions{s_, cached, shares};
+  Compactor compactor{s_, cached};
 
   // ---- taking and holding
 
   // Takes blocks for requests of a namespace. The group's pool must have `count` available.
   void take(GroupIndex group, NamespaceId ns, size_t count, BlockId* out) {
-    cached_.pop(group, ns, count, out);
+    cached.pop(group, ns, count, out);
     if (s_.zeroing.on()) [[unlikely]]
       s_.zeroing.hand_over(out, count, s_.namespaces.id(ns));
   }
@@ -71,6 +68,13 @@ class Blocks {
   // Takes one block that a copy will overwrite.
   BlockId take_copy(GroupIndex group, NamespaceId ns, bool written);
   void take_external(GroupIndex group, size_t count, BlockId* out);
+  // Blocks of an empty pool for contents to come, as held externally by nobody; give_back() makes one the
+  // first to be taken. Positions::carry_block() attaches one, release_external() makes it a cached one.
+  void take_for_contents(PoolIndex pool, size_t count, BlockId* out);
+  void give_back(BlockId id) {
+    s_.pool.drop_external(s_.pool[id]);
+    free_held(id);
+  }
 
   // Adds a request's hold to a block that another request holds.
   void share(BlockId id) { s_.pool.add_ref(s_.pool[id]); }
@@ -117,15 +121,8 @@ class Blocks {
     release_source(source);
   }
   void release_external(BlockId id);
-  // A pin writes nothing: what no request or external caller has released since is not fenced.
   void unpin(BlockId id) {
-    const Block& block = s_.pool[id];
-    if (!s_.pool.drop_pin(s_.pool[id])) return;
-    if (s_.pool.fence_passed(block, retired_)) {
-      settle(id);
-    } else {
-      fence(id);
-    }
+    if (s_.pool.drop_pin(s_.pool[id])) settle_or_fence(id);
   }
 
   // Blocks that lose their last hold from now on are fenced until step `step_id` retires.
@@ -144,7 +141,9 @@ class Blocks {
   void take_zero_blocks(int32_t* blocks);
 
  private:
-  friend class CheckpointBlocks;
+  friend class ContentsHolder;
+  friend class Rebuild;
+  friend class Restore;
 
   // The same when something is filling.
   uint32_t written(NodeId node, uint64_t step) const;
@@ -180,19 +179,12 @@ class Blocks {
   // Puts a block without holds where it belongs.
   void place(BlockId id);
   void settle(BlockId id);
+  // The same after a hold that writes nothing: what nobody else has released since is not fenced.
+  void settle_or_fence(BlockId id) { s_.pool.fence_passed(s_.pool[id], retired_) ? settle(id) : fence(id); }
   void settle_fenced(uint64_t step_id);
   void take_back(BlockId id);
   void settle_published(BlockId id, NamespaceId ns, bool stale);
 
-  BlockState s_;
-  CachedBlocks cached_{s_};
-  Room room_{s_};
-  Levels levels_{s_, cached_};
-  Shares shares_{s_, cached_};
-  Lineages lineages_;
-  NamespaceBlocks namespace_blocks_{s_, shares_, lineages_};
-  Positions positions_{s_, cached_, levels_, shares_};
-  Compactor compactor_{s_, cached_};
   bool caches_ = s_.shape.caches();
   uint64_t issued_ = 0;   // newest step that may be in flight
   uint64_t retired_ = 0;  // may be a step that a thread is still carrying out

@@ -4,7 +4,9 @@
 // lock.
 //
 // Where a pool has several lists, each block's place follows its namespace's class, its position's level and
-// the shelves of the policy (src/pool/policy.h).
+// the shelves of the policy (src/pool/policy.h). Uses, hints, demotions and the time change levels: a block
+// whose level changes goes to the end of its new list, as if it were released now; of several positions the
+// last one goes first.
 #pragma once
 #include "manager/block_state.h"
 
@@ -55,6 +57,21 @@ class CachedBlocks {
   // Frees what resets have left behind.
   void free_stale(PoolIndex pool);
 
+  // The positions of a hit, or of what a request publishes, from the first on, were used once more.
+  void use(const NodeId* path, size_t length) {
+    if (s_.tree.notes().use(path, length)) [[unlikely]]
+      raise(path, length);
+  }
+  uint64_t now() const { return s_.tree.notes().retention().deadlines().now(); }
+  kvc_status check_time(uint64_t now_ns) const;
+  // Ends the hints whose time has passed; the time is right.
+  void pass_time(uint64_t now_ns);
+  // A position takes a hint, unless it has no block.
+  void hint(NodeId node, uint32_t priority, uint64_t until);
+  // Demotes positions from `last` upwards to position `first`, as long as they lead to nothing else and
+  // nobody holds a block or, but for `own_cursors` at `last`, is there. Returns how many.
+  size_t demote(NodeId last, size_t first, uint32_t own_cursors);
+
  private:
   struct Coming {  // a block that will probably be evicted, as far as it is known
     BlockId block;
@@ -81,6 +98,9 @@ class CachedBlocks {
   BlockId stale_head(PoolIndex pool, uint64_t classes);
   uint32_t num_missing(NodeId node) const;
   [[gnu::noinline]] void detach_and_sort(BlockId id);
+  [[gnu::noinline]] void raise(const NodeId* path, size_t length);
+  void set_level(NodeId node, uint32_t level, uint64_t until);
+  bool anyone_holds(NodeId node) const;
   void look_ahead(PoolIndex pool, BlockId victim);
   // Detaches a block of LRU; it stays in the list.
   void evict(BlockId victim, uint64_t evictions = 1);

@@ -32,8 +32,7 @@ class Checker {
     for (size_t p = 0; p < shape_.num_pools; ++p) KVC_TRY(blocks(p));
     KVC_CHECK(num_published_ == num_in_rings_, "%zu blocks are published, %zu are copies of a first one",
               num_published_, num_in_rings_);
-    KVC_CHECK(num_filling_ == pool_.filling().size(), "%llu blocks are filling, %llu counted",
-              ull(num_filling_), ull(pool_.filling().size()));
+    KVC_TRY(same("the pool", 0, "blocks filling", num_filling_, pool_.filling().size()));
     KVC_TRY(nodes());
     for (uint32_t ns = 0; ns < num_namespaces; ++ns) KVC_TRY(namespace_of(ns));
     for (size_t p = 0; p < shape_.num_pools && s_.blocks.quotas().on(); ++p) KVC_TRY(shares(p));
@@ -42,20 +41,27 @@ class Checker {
   }
 
  private:
+  // What is found, and what is counted of it.
+  static kvc_status same(const char* owner, size_t index, const char* what, uint64_t found,
+                         uint64_t counted) {
+    KVC_CHECK(found == counted, "%s %zu has %llu %s, %llu counted", owner, index, ull(found), what,
+              ull(counted));
+    return KVC_OK;
+  }
+
   kvc_status requests() {
     size_t admitted = 0, all = 0;
     KVC_TRY(s_.each_request([&](size_t i, const Request& r) -> kvc_status {
       ++all;
       ++users_[r.ns];
       admitted += r.admitted;
-      admitted_of_[s_.blocks.shares().class_of(r.ns)] += r.admitted;
+      admitted_of_[s_.blocks.shares.class_of(r.ns)] += r.admitted;
       return r.building ? KVC_OK : request(i, r);
     }));
-    KVC_CHECK(admitted == s_.requests.admissions().num_admitted() && all == s_.requests.count(),
-              "%zu requests, %zu admitted; counted %llu, %llu", all, admitted, ull(s_.requests.count()),
-              ull(s_.requests.admissions().num_admitted()));
+    KVC_TRY(same("the table", 0, "requests, admitted or not", all, s_.requests.count()));
+    KVC_TRY(same("the table", 0, "requests admitted", admitted, s_.requests.admissions.num_admitted()));
     KVC_TRY(lost_reuse());
-    KVC_CHECK(s_.requests.features().get<Headroom>().intact(),
+    KVC_CHECK(s_.requests.features.get<Headroom>().intact(),
               "the counts of lengths do not sum to their total");
     return KVC_OK;
   }
@@ -65,7 +71,7 @@ class Checker {
     const uint64_t all = s_.counters.lost_reuse_tokens;
     uint64_t sum = 0;
     for (uint32_t g = 0; g < shape_.num_groups; ++g) {
-      const uint64_t tokens = s_.requests.admissions().lost(g).total();
+      const uint64_t tokens = s_.requests.admissions.lost(g).total();
       KVC_CHECK(tokens <= all, "group %u lost %llu tokens of %llu", g, ull(tokens), ull(all));
       sum += tokens;
     }
@@ -97,7 +103,7 @@ class Checker {
     }
     KVC_CHECK(r.positions == ceil_div(r.capacity, shape_.block_size),
               "request %zu: %u positions for a capacity of %u", i, r.positions, r.capacity);
-    const Features& features = s_.requests.features();
+    const Features& features = s_.requests.features;
     uint32_t enqueued = 0;
     features.each([&](const auto& feature) { feature.publish_ahead(r, &enqueued); });
     KVC_CHECK(r.published_tokens() <= std::max(r.committed, enqueued),
@@ -168,7 +174,7 @@ class Checker {
       for (size_t j = r.positions; j-- > 0;) {
         const BlockId id = table.blocks.data[j];
         const bool dropped = shape.windowed() && j >= shape.sinks && j < table.dropped;
-        const bool hole = s_.requests.features().get<States>().may_lack(r, g, j);
+        const bool hole = s_.requests.features.get<States>().may_lack(r, g, j);
         KVC_CHECK(is_block(id) != dropped || (hole && !is_block(id)),
                   "request %zu, group %u, position %zu: block %d, returned positions end at %u", i, g, j,
                   raw(id), table.dropped);
@@ -192,7 +198,7 @@ class Checker {
     const auto hold = [&](const CopyList& list) {
       for (size_t i = 0; i < list.count; ++i) ++holds(BlockId{list.out[i].source}).refs;
     };
-    hold(s_.requests.copies().list());
+    hold(s_.requests.waiting_copies.list());
     for (const CopyList* step = s_.steps.executing(); step != nullptr; step = step->next) hold(*step);
   }
 
@@ -214,17 +220,16 @@ class Checker {
     return KVC_OK;
   }
 
-  // The blocks of one list; `visit` looks at what is particular to it.
+  // The blocks of one list, as many as are counted; `visit` looks at what is particular to it.
   template <typename Visit>
-  kvc_status list(size_t p, List kind, const char* name, uint64_t counted, size_t* length, Visit&& visit) {
-    *length = 0;
-    return s_.each_listed(p, kind, [&](BlockId id, const Block& block) -> kvc_status {
-      KVC_CHECK(block.list == kind && block.pool == p && *length <= counted, "%s of pool %zu holds block %d",
+  kvc_status list(size_t p, List kind, const char* name, uint64_t counted, Visit&& visit) {
+    uint64_t length = 0;
+    KVC_TRY(s_.each_listed(p, kind, [&](BlockId id, const Block& block) -> kvc_status {
+      KVC_CHECK(block.list == kind && block.pool == p && length++ <= counted, "%s of pool %zu holds block %d",
                 name, p, raw(id));
-      KVC_TRY(StateReader::call(visit, id, block));
-      ++*length;
-      return KVC_OK;
-    });
+      return StateReader::call(visit, id, block);
+    }));
+    return same("pool", p, name, length, counted);
   }
 
   // A list has the blocks in the order in which they came, unless they were moved, and those of its class and
@@ -252,30 +257,26 @@ class Checker {
 
   kvc_status lists(size_t p) {
     const PoolCounts& counts = pool_.counts(p);
-    size_t free = 0, lru = 0, fenced = 0, stale = 0;
-    KVC_TRY(list(p, List::kFree, "FREE", counts.free, &free, [](BlockId, const Block&) {}));
-    KVC_TRY(list(p, List::kLru, "LRU", counts.lru, &lru, [&](BlockId id, const Block& block) -> kvc_status {
+    size_t stale = 0;
+    KVC_TRY(list(p, List::kFree, "FREE", counts.free, [](BlockId, const Block&) {}));
+    KVC_TRY(list(p, List::kLru, "LRU", counts.lru, [&](BlockId id, const Block& block) -> kvc_status {
       KVC_CHECK(is_node(block.node), "LRU of pool %zu holds block %d", p, raw(id));
       const Node& node = tree_[block.node];
       ++(tree_.stale(node) ? stale : cached(node.ns, p));
       return KVC_OK;
     }));
     for (uint32_t list = 0; list < pool_.shelves().num_divided(); ++list) KVC_TRY(order(p, list));
-    uint32_t fence = 0;
-    KVC_TRY(list(p, List::kFenced, "FENCED", counts.fenced, &fenced,
-                 [&](BlockId id, const Block& block) -> kvc_status {
-                   KVC_CHECK(fenced == 0 || static_cast<int32_t>(block.fence - fence) >= 0,
-                             "FENCED of pool %zu is out of order", p);
-                   KVC_CHECK(!pool_.fence_passed(block, s_.blocks.retired()),
-                             "block %d is fenced by a retired step", raw(id));
-                   fence = block.fence;
-                   return KVC_OK;
-                 }));
-    KVC_CHECK(free == counts.free && lru == counts.lru && fenced == counts.fenced && stale == counts.stale,
-              "pool %zu has %zu free, %zu in LRU (%zu stale), %zu fenced; counted %llu, %llu (%llu), %llu", p,
-              free, lru, stale, fenced, ull(counts.free), ull(counts.lru), ull(counts.stale),
-              ull(counts.fenced));
-    return KVC_OK;
+    const Block* before = nullptr;
+    KVC_TRY(
+        list(p, List::kFenced, "FENCED", counts.fenced, [&](BlockId id, const Block& block) -> kvc_status {
+          KVC_CHECK(before == nullptr || static_cast<int32_t>(block.fence - before->fence) >= 0,
+                    "FENCED of pool %zu is out of order", p);
+          KVC_CHECK(!pool_.fence_passed(block, s_.blocks.retired()), "block %d is fenced by a retired step",
+                    raw(id));
+          before = &block;
+          return KVC_OK;
+        }));
+    return same("pool", p, "stale", stale, counts.stale);
   }
 
   kvc_status blocks(size_t p) {
@@ -302,20 +303,16 @@ class Checker {
       pinned += held && block.refs == 0 && block.external == 0;
       return is_node(block.node) ? copies(id) : KVC_OK;
     }));
-    KVC_CHECK(reserved == counts.reserved && pinned == counts.pinned,
-              "pool %zu: %llu reserved, %llu pinned; counted %llu, %llu", p, ull(reserved), ull(pinned),
-              ull(counts.reserved), ull(counts.pinned));
+    KVC_TRY(same("pool", p, "blocks reserved", reserved, counts.reserved));
+    KVC_TRY(same("pool", p, "blocks pinned", pinned, counts.pinned));
     KVC_TRY(s_.each_from(pool_.filling().head(p), [&](BlockId id, const Block& block) -> kvc_status {
       KVC_CHECK(block.list == List::kHeld && block.content == Content::kFilling && ++listed <= filling,
                 "block %d does not belong to those that are filling", raw(id));
       return KVC_OK;
     }));
-    KVC_CHECK(filling == counts.filling && filling == listed,
-              "pool %zu: %llu blocks fill, %llu listed, %llu counted", p, ull(filling), ull(listed),
-              ull(counts.filling));
-    KVC_CHECK(num_held + counts.free + counts.lru + counts.fenced == counts.size,
-              "the states of pool %zu do not sum to it", p);
-    return KVC_OK;
+    KVC_TRY(same("pool", p, "blocks filling", filling, counts.filling));
+    KVC_TRY(same("pool", p, "blocks filling in a list", listed, filling));
+    return same("pool", p, "blocks", num_held + counts.free + counts.lru + counts.fenced, counts.size);
   }
 
   kvc_status copies(BlockId id) {
@@ -357,8 +354,7 @@ class Checker {
     }
     KVC_CHECK(tree_.notes().retention().deadlines().intact(), "the deadlines of hints are broken");
     KVC_CHECK(tree_.notes().uses().intact(), "the uses of evicted positions are broken");
-    KVC_CHECK(alive == s_.counters.nodes_used, "%zu nodes are in use, %llu counted", alive,
-              ull(s_.counters.nodes_used));
+    KVC_TRY(same("the tree", 0, "nodes in use", alive, s_.counters.nodes_used));
     KVC_CHECK(tree_.places().intact(s_.counters.nodes_used), "the places of unused nodes are broken");
     return KVC_OK;
   }
@@ -384,7 +380,7 @@ class Checker {
       KVC_CHECK(pool_[block].node == id && pool_[block].group == g, "node %zu: block %d hangs elsewhere", i,
                 raw(block));
     }
-    KVC_TRY(s_.requests.features().try_each(
+    KVC_TRY(s_.requests.features.try_each(
         [&](const auto& feature) { return feature.check_position(id, resident); }));
     KVC_CHECK(resident == node.resident, "node %zu: resident mask %x, groups with a block %x", i,
               node.resident, resident);
@@ -413,16 +409,11 @@ class Checker {
 
   kvc_status namespace_of(NamespaceId ns) {
     const Namespace& entry = s_.namespaces()[ns];
-    KVC_CHECK(entry.num_nodes == nodes_of_[ns], "namespace %u has %u nodes, %u counted", raw(ns),
-              nodes_of_[ns], entry.num_nodes);
+    KVC_TRY(same("namespace", ns, "nodes", nodes_of_[ns], entry.num_nodes));
+    KVC_TRY(same("namespace", ns, "users", users_[ns], entry.users));
     KVC_CHECK(children_are_linked(root_of(ns)), "the first positions of namespace %u are broken", raw(ns));
-    KVC_CHECK(entry.users == users_[ns], "namespace %u has %u users, %u counted", raw(ns), users_[ns],
-              entry.users);
-    for (size_t p = 0; p < shape_.num_pools; ++p) {
-      KVC_CHECK(s_.namespaces().cached(ns, p) == cached(ns, p),
-                "namespace %u has %llu cached blocks in pool %zu, %llu counted", raw(ns), ull(cached(ns, p)),
-                p, ull(s_.namespaces().cached(ns, p)));
-    }
+    for (size_t p = 0; p < shape_.num_pools; ++p)
+      KVC_TRY(same("namespace", ns, "cached blocks in a pool", cached(ns, p), s_.namespaces().cached(ns, p)));
     return KVC_OK;
   }
 
@@ -437,15 +428,14 @@ class Checker {
                 "block %d is of class %u, which nobody has", raw(id), cls);
       const uint64_t payer = quotas.payer(id);
       const bool open = payer != kNoPayer && s_.namespaces().is_open(payer);
-      const uint32_t wanted =
-          open ? raw(s_.blocks.shares().class_of(payer == 0 ? 0 : handle_index(payer))) : 0;
+      const uint32_t wanted = open ? raw(s_.blocks.shares.class_of(payer == 0 ? 0 : handle_index(payer))) : 0;
       const bool stale = block.list == List::kLru && tree_.stale(tree_[block.node]);
       KVC_CHECK(cls == wanted || stale, "block %d is of class %u, its namespace of %u", raw(id), cls, wanted);
       if (block.list == List::kLru) {
         found[cls].cached += !stale;
-        KVC_CHECK(stale || s_.blocks.shares().class_of(tree_[block.node].ns) == cls,
+        KVC_CHECK(stale || s_.blocks.shares.class_of(tree_[block.node].ns) == cls,
                   "block %d is cached for a namespace of class %u, and counts for class %u", raw(id),
-                  raw(s_.blocks.shares().class_of(tree_[block.node].ns)), cls);
+                  raw(s_.blocks.shares.class_of(tree_[block.node].ns)), cls);
       } else {
         ++found[cls].held;
         found[cls].fenced += block.list == List::kFenced;
@@ -474,17 +464,14 @@ class Checker {
     size_t listed = 0;
     for (size_t i = 0; list.on() && i < pool_.num_ids(); ++i)
       listed += list.listed(BlockId{static_cast<int32_t>(i)});
-    KVC_CHECK(listed == list.count(), "%zu blocks are marked as to be cleared, %zu listed", listed,
-              list.count());
-    return KVC_OK;
+    return same("the pool", 0, "blocks to be cleared", listed, list.count());
   }
 
   kvc_status tenants() {
     const Quotas& quotas = s_.blocks.quotas();
     for (uint32_t cls = 0; cls < quotas.num_classes(); ++cls) {
       const Quotas::Tenant& tenant = quotas.tenant(cls);
-      KVC_CHECK(tenant.admitted == admitted_of_[cls], "class %u has %llu admitted requests, %llu counted",
-                cls, ull(admitted_of_[cls]), ull(tenant.admitted));
+      KVC_TRY(same("class", cls, "admitted requests", admitted_of_[cls], tenant.admitted));
       KVC_CHECK(cls == 0 || !tenant.taken || s_.namespaces()[tenant.ns].quota == cls,
                 "class %u belongs to namespace %u, which has class %u", cls, raw(tenant.ns),
                 raw(s_.namespaces()[tenant.ns].quota));

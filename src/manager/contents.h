@@ -13,8 +13,7 @@
 
 #include "base/ids.h"
 #include "base/sha256.h"
-#include "manager/lineage.h"
-#include "manager/shape.h"
+#include "manager/block_state.h"
 #include "prefix/extra_keys.h"
 
 namespace kvc {

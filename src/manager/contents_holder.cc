@@ -8,12 +8,11 @@ namespace kvc {
 
 // Whether the node at the position's place has its content now, if its parent has. Nodes are used again.
 bool ContentsHolder::is_same(uint32_t position) const {
-  const PrefixTree& tree = manager_.blocks_.tree();
-  const NamespaceTable& namespaces = manager_.blocks_.namespaces();
+  const PrefixTree& tree = s_.tree;
   const Contents::Position& wanted = contents_.positions[position];
   const Contents::NamespaceEntry& ns = contents_.namespaces[wanted.ns];
   const NodeId id = contents_.nodes[position];
-  if (!namespaces.is_open(ns.id) || !tree.alive(id)) return false;
+  if (!s_.namespaces.is_open(ns.id) || !tree.alive(id)) return false;
   const uint32_t index = ns.id == 0 ? 0 : handle_index(ns.id);
   const Node& node = tree[id];
   const NodeId parent =
@@ -45,6 +44,51 @@ bool ContentsHolder::is_there(uint32_t position) {
   return same;
 }
 
+void ContentsHolder::begin_reading(BlockId id) {
+  Block& block = s_.pool[id];
+  Reading reading{id, kNoBlock, block.fence, block.list, block.leaves_first != 0};
+  if (block.list != List::kHeld && !s_.pool.at_end(block.prev)) reading.before = block.prev;
+  blocks_.hit(id);
+  if (reading.list == List::kLru) {
+    // A step that is over, and none that a release now would write: so it is seen whether there was a
+    // release.
+    reading.mark = static_cast<uint32_t>(blocks_.retired_) - 1;
+    block.fence = reading.mark;
+  }
+  readings_.push_back(reading);
+  s_.pool.add_external(block);
+}
+
+// Whether a block that nobody has used stands where it stood.
+bool ContentsHolder::put_back(const Reading& reading) {
+  const BlockId id = reading.block, before = reading.before;
+  Block& block = s_.pool[id];
+  if (reading.list == List::kHeld || block.fence != reading.mark || !is_node(block.node) ||
+      s_.tree.stale(s_.tree[block.node]) || (is_block(before) && s_.pool[before].list != reading.list))
+    return false;
+  if (reading.list == List::kFenced) {
+    if (s_.pool.fence_passed(block, blocks_.retired_) || !s_.pool.put_back_fenced(id, before)) return false;
+    s_.quotas.fence(id, block.pool);
+  } else {
+    if (block.next_copy != id && is_block(s_.tree.copies().idle(id))) return false;
+    const Place place = blocks_.cached.place_of(block.node);
+    if (is_block(before) && blocks_.cached.place_of(s_.pool[before].node) != place) return false;
+    if (!s_.pool.put_back(id, before, place)) return false;
+    if (block.next_copy != id) s_.tree.copies().make_idle(id);
+    ++s_.namespaces.cached(s_.tree[block.node].ns, block.pool);
+    s_.quotas.cache_held(id, block.pool);
+  }
+  block.leaves_first = reading.leaves_first;
+  if (s_.pool.counts(block.pool).lru > s_.shape.max_cached[block.pool])
+    blocks_.cached.free_evicted(blocks_.cached.victim(block.pool));
+  return true;
+}
+
+void ContentsHolder::end_reading(const Reading& reading) {
+  if (s_.pool.drop_external(s_.pool[reading.block]) && !put_back(reading))
+    blocks_.settle_or_fence(reading.block);
+}
+
 size_t ContentsHolder::hold(Contents::Cached* entries, size_t count, uint8_t* held) {
   readings_.reserve(readings_.size() + count);
   way_.reserve(contents_.positions.size());
@@ -53,11 +97,10 @@ size_t ContentsHolder::hold(Contents::Cached* entries, size_t count, uint8_t* he
   const Guard lock(manager_.monitor_);
   if (manager_.monitor_.changes() != changes_) ++turn_;
   changes_ = manager_.monitor_.changes() + 1;  // the change is this one
-  Blocks& blocks = manager_.blocks_;
   uint64_t visited = 0, most = SlicedHold::kSlice;
   const auto is_right = [&](BlockId id, const Contents::Cached& entry) {
-    if (!is_block(id) || !blocks.pool().exists(raw(id))) return false;
-    const Block block = blocks.pool().read(id);
+    if (!is_block(id) || !s_.pool.exists(raw(id))) return false;
+    const Block block = s_.pool.read(id);
     return block.node == contents_.nodes[entry.position] && block.group == entry.group &&
            block.content == Content::kWritten && block.external != UINT16_MAX;
   };
@@ -73,11 +116,10 @@ size_t ContentsHolder::hold(Contents::Cached* entries, size_t count, uint8_t* he
     held[i] = 0;
     if (!is_there(entry.position)) continue;
     BlockId id{entry.block};
-    if (!is_right(id, entry)) id = blocks.tree().block_of(contents_.nodes[entry.position], entry.group);
+    if (!is_right(id, entry)) id = s_.tree.block_of(contents_.nodes[entry.position], entry.group);
     if (!is_right(id, entry)) continue;
     entry.block = raw(id);
-    readings_.emplace_back();
-    CheckpointBlocks(blocks).begin_reading(id, &readings_.back());
+    begin_reading(id);
     held[i] = 1;
   }
   longest_ = std::max(longest_, visited);
@@ -90,8 +132,7 @@ void ContentsHolder::release() {
   const Guard lock(manager_.monitor_);
   if (manager_.monitor_.changes() == changes_) ++changes_;  // nobody else's
   longest_ = std::max<uint64_t>(longest_, readings_.size());
-  CheckpointBlocks blocks(manager_.blocks_);
-  for (size_t i = readings_.size(); i-- > 0;) blocks.end_reading(readings_[i]);
+  for (size_t i = readings_.size(); i-- > 0;) end_reading(readings_[i]);
   readings_.clear();
 }
 

@@ -117,7 +117,7 @@ void Cross::hold(Request& request, const AdmissionPlan& plan) {
       request.groups[g].blocks.data[j] = block;
     }
   }
-  blocks_.levels().use(path_.data, positions);
+  blocks_.cached.use(path_.data, positions);
 }
 
 // The tables show what was found, or take as many blocks.
@@ -140,12 +140,11 @@ void Cross::publish(Request& request, ExtraRecords& extras, bool publishes) {
   if (!publishes) return;
   const Encoder& encoder = encoders_[index_of(request)];
   NodeId cursor = root_of(request.ns);
-  const size_t published =
-      blocks_.positions().publish(&cursor,
-                                  {encoder.hashes.data, kCrossTokens.data(), extras, request.groups,
-                                   request.ns, request.epoch, 0, 0, true},
-                                  0, positions);
-  blocks_.positions().move_cursor(&cursor, kNoNode);
+  const size_t published = blocks_.positions.publish(&cursor,
+                                                     {encoder.hashes.data, kCrossTokens.data(), extras,
+                                                      request.groups, request.ns, request.epoch, 0, 0, true},
+                                                     0, positions);
+  blocks_.positions.move_cursor(&cursor, kNoNode);
   counters_.unpublished_blocks += positions - published;
 }
 

@@ -90,7 +90,7 @@ void Stepper::prefetch_items(const StepPlan& plan, size_t begin, uint64_t left) 
     }
   };
   for_each([&](const Request& request) { requests_.prefetch_growth(request); });
-  for_each([&](Request& request) { requests_.publications().prefetch(request); });
+  for_each([&](Request& request) { requests_.publications.prefetch(request); });
 }
 
 // Commits and extends the items of [begin, end) that stay inside a block, and returns a bit for each of the

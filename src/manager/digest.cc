@@ -79,7 +79,7 @@ void add_request(const StateReader& state, const Request& request, DigestHash& o
           request.prompt_len, request.own_from, request.slots, request.external_tokens,
           request.max_cached_tokens, request.lookahead, request.drop_tail_blocks, request.user_data,
           request.admitted, request.next_full != UINT32_MAX, request.readmission);
-  const Features& features = state.requests.features();
+  const Features& features = state.requests.features;
   features.each([&](const auto& feature) { feature.digest_record(request, &out); });
   if (request.junction != 0) out.add(request.junction);
   const uint32_t published = request.published_tokens();
@@ -119,10 +119,10 @@ uint64_t StateReader::digest() const {
     if (request.building) return;
     out.add(i);
     add_request(*this, request, out);
-    requests.features().each([&](const auto& feature) { feature.digest(request, &out); });
+    requests.features.each([&](const auto& feature) { feature.digest(request, &out); });
     if (prompts.count() != 0) out.add(prompts.bound(i));
   });
-  requests.features().each([&](const auto& feature) { feature.digest_all(&out); });
+  requests.features.each([&](const auto& feature) { feature.digest_all(&out); });
   add_deadlines(*this, out);
   prompts.each([&](size_t i, const RegisteredPrompt& prompt) {
     out.add(i);
@@ -138,7 +138,7 @@ uint64_t StateReader::digest() const {
   });
   const Zeroing& zeroing = blocks.zeroing();
   if (zeroing.on()) out.add_bytes(zeroing.blocks(), zeroing.count() * sizeof(int32_t));
-  const CopyList& copies = requests.copies().list();
+  const CopyList& copies = requests.waiting_copies.list();
   for (size_t i = 0; i < copies.count; ++i) out.add_bytes(&copies.out[i], sizeof copies.out[i]);
   out.add(steps.assigned() - blocks.retired());
   if (blocks.caches() != shape.caches()) out.add(1);  // switched off

@@ -8,8 +8,8 @@ kvc_status ExternalBlocks::acquire(GroupIndex group, int32_t* blocks, size_t num
   Least least(shape_.num_pools);
   demand.blocks[shape_.groups[group].pool] = least.blocks[shape_.groups[group].pool] = num_blocks;
   constexpr const char* kWho = "acquire_blocks";
-  if (const kvc_status status = blocks_.room().check_room(demand, kNoNamespace, 0, kWho); status != KVC_OK)
-    return blocks_.room().refusal(status, least, kNoNamespace, kWho);
+  if (const kvc_status status = blocks_.room.check_room(demand, kNoNamespace, 0, kWho); status != KVC_OK)
+    return blocks_.room.refusal(status, least, kNoNamespace, kWho);
   constexpr size_t kPiece = 64;
   for (size_t done = 0; done < num_blocks; done += kPiece) {
     BlockId taken[kPiece];
@@ -48,7 +48,7 @@ kvc_status ExternalBlocks::acquire_prefix(LookupScratch& scratch, GroupIndex gro
     }
     demand.add_hit(block);
   }
-  KVC_TRY(blocks_.room().check_hold(demand, prompt.ns, "acquire_prefix"));
+  KVC_TRY(blocks_.room.check_hold(demand, prompt.ns, "acquire_prefix"));
   for (size_t j = 0; j < length; ++j) {
     blocks[j] = -1;
     if (!matcher_.needs_position(group, j, length)) continue;
@@ -56,7 +56,7 @@ kvc_status ExternalBlocks::acquire_prefix(LookupScratch& scratch, GroupIndex gro
     blocks_.hold_external(block);
     blocks[j] = raw(block);
   }
-  blocks_.levels().use(scratch.path(), length);
+  blocks_.cached.use(scratch.path(), length);
   *count = length;
   return KVC_OK;
 }
@@ -75,7 +75,7 @@ kvc_status ExternalBlocks::begin_entries(const int32_t* blocks, size_t num_block
     const BlockId id{blocks[i]};
     if (blocks_.pool()[id].external == 0)
       return fail(KVC_ERROR_NOT_HELD, "entry %zu: block %d has no external hold", i, blocks[i]);
-    blocks_.positions().begin_entries(id);
+    blocks_.positions.begin_entries(id);
   }
   return KVC_OK;
 }
@@ -91,7 +91,7 @@ kvc_status ExternalBlocks::check_publication(GroupIndex group, const int32_t* bl
       return invalid("entry %zu: block %d is of pool %d, group %u takes from pool %u", j, blocks[j],
                      block.pool, raw(group), raw(pool));
     }
-    if (blocks_.positions().count_entry(id) > 1)
+    if (blocks_.positions.count_entry(id) > 1)
       return invalid("entry %zu: block %d is in the list twice", j, blocks[j]);
     if (!is_node(block.node) || blocks_.tree().stale(blocks_.tree()[block.node])) {
       if (block.refs == 0) continue;
@@ -115,16 +115,16 @@ kvc_status ExternalBlocks::publish(LookupScratch& scratch, GroupIndex group, con
   const size_t known = blocks_.tree().walk(prompt, num_blocks, 0, scratch.path());
   KVC_TRY(check_publication(group, blocks, num_blocks, path, known));
   if (!blocks_.caches()) return KVC_OK;
-  KVC_TRY(blocks_.shares().check_publication(prompt.ns, blocks, num_blocks));
+  KVC_TRY(blocks_.shares.check_publication(prompt.ns, blocks, num_blocks));
   const size_t wanted = num_blocks - known;
-  const size_t room = blocks_.positions().room_for_positions(wanted, known == 0 ? kNoNode : path[known - 1]);
+  const size_t room = blocks_.positions.room_for_positions(wanted, known == 0 ? kNoNode : path[known - 1]);
   if (room < wanted) {
     return fail(KVC_ERROR_LIMIT, "%zu new prefix positions, %zu nodes left; raise max_nodes", wanted, room);
   }
   ExtraRecords extras(arena_, prompt.keys, 0, num_blocks, shape_.block_size);
   if (!extras.ok())
     return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory for the extra keys of %zu blocks", num_blocks);
-  blocks_.positions().publish_external(prompt, group, blocks, num_blocks, extras);
+  blocks_.positions.publish_external(prompt, group, blocks, num_blocks, extras);
   return KVC_OK;
 }
 
@@ -134,7 +134,7 @@ kvc_status ExternalBlocks::release(const int32_t* blocks, size_t num_blocks) {
     if (blocks[i] == -1) continue;
     const BlockId id{blocks[i]};
     const uint32_t holds = blocks_.pool()[id].external;
-    if (blocks_.positions().count_entry(id) > holds) {
+    if (blocks_.positions.count_entry(id) > holds) {
       return fail(KVC_ERROR_NOT_HELD, "entry %zu: block %d has %u external holds, this would release more", i,
                   blocks[i], holds);
     }
@@ -149,7 +149,7 @@ kvc_status ExternalBlocks::unpublish(const int32_t* blocks, size_t num_blocks, u
   for (size_t i = 0; i < num_blocks; ++i) KVC_TRY(check_exists(blocks, i));
   *num_unpublished = 0;
   for (size_t i = 0; i < num_blocks; ++i)
-    *num_unpublished += blocks[i] != -1 && blocks_.positions().unpublish(BlockId{blocks[i]});
+    *num_unpublished += blocks[i] != -1 && blocks_.positions.unpublish(BlockId{blocks[i]});
   if (*num_unpublished != 0) blocks_.lineages().end();
   return KVC_OK;
 }

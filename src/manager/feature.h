@@ -21,7 +21,7 @@ struct Restorable {
   uint64_t lower, higher;
 };
 
-class Feature : public RequestPart {
+class Feature : protected RequestPart {
  public:
   explicit Feature(const RequestPart& part) : RequestPart(part) {}
   [[nodiscard]] bool create(Memory&) { return true; }

@@ -88,7 +88,7 @@ void Fills::tell(const Request& request, const AdmissionPlan& plan, kvc_probe_in
 kvc_status Fills::wait(const Request& request, const AdmissionPlan& plan) {
   const uint64_t until = lists_[index_of(request)].wait_until;
   if (until == 0) return KVC_OK;
-  const uint64_t now = blocks_.levels().now();
+  const uint64_t now = blocks_.cached.now();
   if (now == 0) {
     return invalid(
         "wait_until_ns is %llu and the manager has not been told the time; set the step's now_ns or call "

@@ -34,11 +34,11 @@ kvc_status Requests::extend_blocks(Request& request, uint64_t capacity, uint64_t
     demand.blocks[shape_.groups[g].pool] +=
         shape_.taken(g, request.positions, positions, step_end, 0).count() + (copied >> g & 1);
   }
-  if (const kvc_status status = blocks_.room().check_room(demand, request.ns, 0, "the extension");
+  if (const kvc_status status = blocks_.room.check_room(demand, request.ns, 0, "the extension");
       status != KVC_OK) {
     Least least = least_held(shape_, capacity, 0);
-    features_.each([&](const auto& feature) { feature.add_least(request, added != 0, &least); });
-    return blocks_.room().refused(status, least, request.ns, "the extension");
+    features.each([&](const auto& feature) { feature.add_least(request, added != 0, &least); });
+    return blocks_.room.refused(status, least, request.ns, "the extension");
   }
   if (!reserve_tables(request, positions) ||
       (copies == nullptr && !copies_.reserve(static_cast<size_t>(__builtin_popcount(copied))))) {
@@ -84,7 +84,7 @@ kvc_status Requests::reserve_known(Request& request, size_t num_tokens) {
 // A waiting request's tokens are hashed for its next match.
 void Requests::add_known(Request& request, const int32_t* tokens, size_t num_tokens) {
   request.learn(tokens, num_tokens);
-  if (!request.admitted) publications_.hash_known(request);
+  if (!request.admitted) publications.hash_known(request);
 }
 
 kvc_status Requests::append(Request& request, const int32_t* tokens, size_t num_tokens, CopyList* copies) {
@@ -115,13 +115,11 @@ kvc_status Requests::add_keys(Request& request, const kvc_extra_key* keys, size_
     all.clear(arena_);
     return status != KVC_OK ? status : check_links(full);
   }
-  const NodeId cursor = request.cursor;
-  request.replace_keys(arena_, all, count, first_new,
-                       is_node(cursor) ? blocks_.tree()[cursor].key : matcher_.root(request.ns));
+  request.replace_keys(arena_, all, count, first_new, matcher_.chain(request.cursor, request.ns));
   if (!request.admitted) {
-    publications_.hash_known(request);
+    publications.hash_known(request);
   } else {
-    features_.each([&](auto& feature) { feature.rekeyed(request, first); });
+    features.each([&](auto& feature) { feature.rekeyed(request, first); });
   }
   return KVC_OK;
 }
@@ -167,45 +165,45 @@ kvc_status Requests::commit(Request& request, uint64_t num_committed, uint64_t n
                    ull(num_computed), ull(num_committed));
   }
   if (num_computed != num_committed) [[unlikely]]
-    KVC_TRY(features_.try_each([&](const auto& feature) { return feature.check_ahead(); }));
+    KVC_TRY(features.try_each([&](const auto& feature) { return feature.check_ahead(); }));
   const auto committed = static_cast<uint32_t>(num_committed);
   const auto computed = static_cast<uint32_t>(num_computed);
-  if (!features_.any()) [[likely]]
+  if (!features.any()) [[likely]]
     return commit_known(request, committed, computed);
-  return features_.get<Cross>().commit(request, committed, [this, &request, committed, computed] {
+  return features.get<Cross>().commit(request, committed, [this, &request, committed, computed] {
     return commit_known(request, committed, computed);
   });
 }
 
 kvc_status Requests::commit_known(Request& request, uint32_t committed, uint32_t num_computed) {
   if (request.external_tokens != 0 && committed != request.committed) [[unlikely]] {
-    if (!returns_.has_windows(request, committed)) {
+    if (!returns.has_windows(request, committed)) {
       return invalid(
           "cannot commit %u tokens: that is inside a transfer, which brings only the window before its end; "
           "commit the whole transfer, %llu tokens, or preempt the request",
           committed, ull(transferred(request)));
     }
   }
-  KVC_TRY(features_.try_each([&](const auto& feature) { return feature.check_commit(request, committed); }));
+  KVC_TRY(features.try_each([&](const auto& feature) { return feature.check_commit(request, committed); }));
   if (committed >= request.next_full) {
     const bool computed =
-        features_.all([&](const auto& feature) { return feature.is_computed(request, committed); });
+        features.all([&](const auto& feature) { return feature.is_computed(request, committed); });
     const uint32_t full = shape_.by_block.divide(committed);
-    KVC_TRY(publications_.publish_full(request, full, full * shape_.block_size == committed, 0, computed));
+    KVC_TRY(publications.publish_full(request, full, full * shape_.block_size == committed, 0, computed));
   }
   lane_commit(request, committed);
-  if (shape_.window_groups != 0) returns_.drop_windows(request, num_computed);
+  if (shape_.window_groups != 0) returns.drop_windows(request, num_computed);
   copies_.drop_released();
   return KVC_OK;
 }
 
 void Requests::publish_enqueued(Request& request, uint64_t step_id) {
   uint64_t tokens = 0;
-  features_.each([&](const auto& feature) { feature.enqueued(request, step_id, &tokens); });
+  features.each([&](const auto& feature) { feature.enqueued(request, step_id, &tokens); });
   if (tokens == 0) return;
   const uint32_t full = shape_.by_block.divide(static_cast<uint32_t>(tokens));
   // Without memory for it the commit publishes.
-  static_cast<void>(publications_.publish_full(request, full, false, step_id, true));
+  static_cast<void>(publications.publish_full(request, full, false, step_id, true));
 }
 
 void Requests::open_lane(Request& request) {
@@ -219,7 +217,7 @@ void Requests::open_lane(Request& request) {
   const uint32_t position = shape_.by_block.divide(request.known - 1);
   if (position >= request.positions || request.marked < request.committed) return;
   if (!is_block(request.groups[0].blocks.data[position])) return;
-  if (!features_.all([&](const auto& feature) { return feature.opens_lane(request); })) return;
+  if (!features.all([&](const auto& feature) { return feature.opens_lane(request); })) return;
   uint64_t commit_limit = request.next_full - 1;
   for (const uint32_t g : bits_of(shape_.window_groups)) {
     // The count that would return a block.

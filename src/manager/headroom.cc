@@ -27,7 +27,7 @@ void Headroom::widen(const Request& request, const Admissions& admissions, Admis
   slots.whole = std::max(slots.whole, capacity);
   if (shape_.window_groups == 0) slots.capacity = capacity;
   admissions.plan_demand(request, slots, plan);
-  if (!admissions.has_others(request) && !blocks_.room().fits(plan->demand, request.ns, 0))
+  if (!admissions.has_others(request) && !blocks_.room.fits(plan->demand, request.ns, 0))
     admissions.plan_demand(request, without, plan);
 }
 

@@ -18,7 +18,7 @@ kvc_status Heads::refine(const Request& request, Admissions& admissions, Admissi
       matcher_.find_head(admissions.prompt_of(request, *plan), last, length, hit_limit_tokens(request));
   if (plan->head.tokens == 0) return KVC_OK;
   admissions.plan_blocks(request, plan);
-  if (blocks_.room().fits(plan->demand, request.ns, admissions.watermark(request))) return KVC_OK;
+  if (blocks_.room.fits(plan->demand, request.ns, admissions.watermark(request))) return KVC_OK;
   plan->head = {};
   admissions.plan_blocks(request, plan);
   return KVC_OK;

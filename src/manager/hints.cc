@@ -6,10 +6,10 @@ namespace kvc {
 kvc_status Hints::check_range(uint32_t priority, uint64_t until) const {
   if (priority > kMaxPriority)
     return invalid("priority is %u; priorities go from 0 to %u", priority, kMaxPriority);
-  if (until == 0 || until > blocks_.levels().now()) return KVC_OK;
+  if (until == 0 || until > blocks_.cached.now()) return KVC_OK;
   return invalid(
       "until_ns is %llu, which is not after the present time, %llu; give a later time, or 0 for no end",
-      ull(until), ull(blocks_.levels().now()));
+      ull(until), ull(blocks_.cached.now()));
 }
 
 kvc_status Hints::set_priority(const Request& request, const HintRange& range) {
@@ -42,7 +42,7 @@ void Hints::apply(const Request& request, size_t begin, size_t end) {
   for (size_t j = request.published; j-- > begin; node = blocks_.tree()[node].parent) {
     if (j >= end) continue;
     if (const HintRange* range = hints.of(j); range != nullptr)
-      blocks_.levels().hint(node, range->priority, range->until);
+      blocks_.cached.hint(node, range->priority, range->until);
   }
 }
 
@@ -50,13 +50,13 @@ void Hints::ended(const Request& request, bool over) {
   const RequestHints& hints = of_[index_of(request)];
   if (!over || !hints.session_over) return;
   if (request.admitted) {
-    if (!stale(request)) blocks_.levels().demote(request.cursor, hints.shared_positions, 1);
+    if (!stale(request)) blocks_.cached.demote(request.cursor, hints.shared_positions, 1);
     return;
   }
   if (request.cross_private()) return;  // equal tokens are other content
   const Prompt prompt{request.tail.data, request.hashes.data, request.key_list(), request.ns,
                       blocks_.namespaces().epoch(request.ns)};
-  blocks_.levels().demote(blocks_.tree().last_known(prompt, request.num_hashes), hints.shared_positions, 0);
+  blocks_.cached.demote(blocks_.tree().last_known(prompt, request.num_hashes), hints.shared_positions, 0);
 }
 
 void Hints::forked(const Request& parent, const Request& child) {

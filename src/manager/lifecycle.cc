@@ -35,10 +35,10 @@ kvc_status Requests::take_record(NamespaceId ns, Request** out) {
                 ull(shape_.max_requests));
   }
   ++count_;
-  blocks_.namespace_blocks().add_user(ns);
+  blocks_.namespace_blocks.add_user(ns);
   request->begin(ns, shape_.block_size, shape_.max_request_tokens);
   prompts_.unbind(table_.index_of(*request));
-  features_.each([&](auto& feature) { feature.created(*request); });
+  features.each([&](auto& feature) { feature.created(*request); });
   *out = request;
   return KVC_OK;
 }
@@ -53,15 +53,15 @@ kvc_status Requests::begin(const TokenSpan& prompt, const kvc_request_config& co
   Request& request = **out;
   request.building = true;
   request.configure(config, matcher_.root(ns));
-  features_.each([&](auto& feature) { feature.configured(request, config); });
+  features.each([&](auto& feature) { feature.configured(request, config); });
   const size_t blocks = prompt.num_tokens / shape_.block_size;
   if (!request.tail.reserve(arena_, prompt.num_tokens, 0) || !request.hashes.reserve(arena_, blocks, 0) ||
       !request.keys.reserve(arena_, prompt.num_keys + own_keys, 0) ||
-      (own_keys != 0 && !features_.get<Cross>().reserve_hashes(request))) {
+      (own_keys != 0 && !features.get<Cross>().reserve_hashes(request))) {
     discard(request);
     return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory for the %zu tokens of a request", prompt.num_tokens);
   }
-  if (own_keys != 0) features_.get<Cross>().bind(request, config, key);
+  if (own_keys != 0) features.get<Cross>().bind(request, config, key);
   return KVC_OK;
 }
 
@@ -72,7 +72,7 @@ kvc_status Requests::fill(Request& request, const TokenSpan& prompt) {
   const size_t piece = block_size * (block_size >= 1024 ? 1 : 1024 / block_size);
   size_t num_keys = prompt.num_keys;
   if (request.cross_shared) [[unlikely]]
-    num_keys = features_.get<Cross>().fill(request, prompt);
+    num_keys = features.get<Cross>().fill(request, prompt);
   else if (num_keys != 0)
     num_keys = order_keys(prompt.keys, num_keys, request.keys.data);
   if (num_keys != 0) KVC_TRY(check_links(link_keys(request.keys.data, 0, num_keys)));
@@ -102,8 +102,8 @@ void Requests::publish(Request& request) {
 void Requests::discard(Request& request) {
   request.building = false;
   request.free_buffers(arena_, shape_.num_groups);
-  features_.each([&](auto& feature) { feature.discarded(request); });
-  blocks_.namespace_blocks().drop_user(request.ns);
+  features.each([&](auto& feature) { feature.discarded(request); });
+  blocks_.namespace_blocks.drop_user(request.ns);
   --count_;
   table_.give_back(request);
 }
@@ -120,8 +120,8 @@ void Requests::share_blocks(const Request& parent, Request& child, size_t positi
 }
 
 kvc_status Requests::fork(Request& parent, uint64_t* child_id) {
-  KVC_TRY(features_.try_each([&](const auto& feature) { return feature.check_fork(parent); }));
-  if (!returns_.has_windows(parent, parent.committed)) {
+  KVC_TRY(features.try_each([&](const auto& feature) { return feature.check_fork(parent); }));
+  if (!returns.has_windows(parent, parent.committed)) {
     return fail(KVC_ERROR_BUSY,
                 "the transfer of the request is not committed: a fork would lack the window before token %u; "
                 "commit %llu tokens first",
@@ -144,7 +144,7 @@ kvc_status Requests::fork(Request& parent, uint64_t* child_id) {
     return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory for a fork of %u tokens", parent.committed);
   }
   if (const kvc_status status =
-          features_.try_each([&](auto& feature) { return feature.reserve_fork(parent, child); });
+          features.try_each([&](auto& feature) { return feature.reserve_fork(parent, child); });
       status != KVC_OK) {
     discard(child);
     return status;
@@ -154,12 +154,11 @@ kvc_status Requests::fork(Request& parent, uint64_t* child_id) {
   if (num_keys != 0) std::memcpy(child.keys.data, parent.keys.data, num_keys * sizeof(ExtraKey));
   child.fork_from(parent, positions, published, num_keys);
   child.cut_keys(child.known);
-  blocks_.positions().move_cursor(&child.cursor, cursor_at(parent, published));
-  child.set_chain(is_node(child.cursor) ? blocks_.tree()[child.cursor].key : matcher_.root(child.ns),
-                  child.published);
+  blocks_.positions.move_cursor(&child.cursor, cursor_at(parent, published));
+  child.set_chain(matcher_.chain(child.cursor, child.ns), child.published);
   share_blocks(parent, child, positions);
-  features_.each([&](auto& feature) { feature.forked(parent, child); });
-  admissions_.count(child, true);
+  features.each([&](auto& feature) { feature.forked(parent, child); });
+  admissions.count(child, true);
   table_.publish(child);
   *child_id = child.id;
   return KVC_OK;

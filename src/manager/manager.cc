@@ -8,8 +8,6 @@
 #include <cstring>
 #include <new>
 
-#include "manager/rebuild.h"
-
 namespace kvc {
 namespace {
 
@@ -18,21 +16,6 @@ namespace {
 constexpr size_t kTouchedAtCreation = size_t{64} << 20;
 
 }  // namespace
-
-Manager::Manager(const Shape& shape, const Env& env)
-    : shape_(shape),
-      env_(env),
-      memory_(env_),
-      arena_(memory_),
-      blocks_(shape_, arena_, events_, counters_),
-      rows_(shape_),
-      matcher_(shape_, blocks_, hash_, arena_, mutex_),
-      pins_(shape_, blocks_, matcher_, arena_),
-      prompts_(shape_, blocks_, pins_, arena_),
-      requests_(shape_, blocks_, matcher_, prompts_, rows_, hash_, arena_, counters_),
-      monitor_(mutex_, counters_, events_, blocks_, requests_, memory_, sizeof(Manager)),
-      external_(shape_, blocks_, matcher_, arena_),
-      stepper_(shape_, monitor_, blocks_, requests_, rows_, memory_) {}
 
 kvc_status Manager::create(const Shape& shape, const Env& env, Manager** out) {
   void* place = env.allocate(env.allocator_data, sizeof(Manager), alignof(Manager));
@@ -102,25 +85,25 @@ kvc_status Manager::build() {
 
 kvc_status Manager::close_namespace(uint64_t id) {
   const Guard lock(monitor_);
-  KVC_TRY(blocks_.namespace_blocks().close_namespace(id));
-  if (!blocks_.namespaces().is_open(id)) requests_.curves().drop(handle_index(id));
+  KVC_TRY(blocks_.namespace_blocks.close_namespace(id));
+  if (!blocks_.namespaces().is_open(id)) requests_.curves.drop(handle_index(id));
   return KVC_OK;
 }
 
 kvc_status Manager::reset_namespace(uint64_t namespace_id) {
   const Guard lock(monitor_);
   NamespaceId ns{};
-  KVC_TRY(blocks_.namespace_blocks().reset_namespace(namespace_id, &ns));
+  KVC_TRY(blocks_.namespace_blocks.reset_namespace(namespace_id, &ns));
   prompts_.drop_stale();
-  requests_.curves().forget(ns);
+  requests_.curves.forget(ns);
   return KVC_OK;
 }
 
 kvc_status Manager::reset_all() {
   const Guard lock(monitor_);
-  KVC_TRY(blocks_.namespace_blocks().reset_all());
+  KVC_TRY(blocks_.namespace_blocks.reset_all());
   prompts_.drop_stale();
-  requests_.curves().forget(Curves::kAll);
+  requests_.curves.forget(Curves::kAll);
   return KVC_OK;
 }
 
@@ -132,7 +115,7 @@ kvc_status Manager::check_caches() const {
 kvc_status Manager::set_prefix_caching(bool on) {
   if (on) KVC_TRY(check_caches());
   const Guard lock(monitor_);
-  if (!on) requests_.publications().stop_all();
+  if (!on) requests_.publications.stop_all();
   blocks_.set_caches(on);
   return KVC_OK;
 }
@@ -140,13 +123,13 @@ kvc_status Manager::set_prefix_caching(bool on) {
 kvc_status Manager::set_quota(uint64_t namespace_id, PoolIndex pool, uint64_t min, uint64_t max) {
   const Guard lock(monitor_);
   NamespaceId ns{};
-  KVC_TRY(blocks_.namespace_blocks().find_share(namespace_id, &ns));
-  return blocks_.shares().set_quota(ns, pool, min, max, requests_.admissions().num_admitted_of(ns));
+  KVC_TRY(blocks_.namespace_blocks.find_share(namespace_id, &ns));
+  return blocks_.shares.set_quota(ns, pool, min, max, requests_.admissions.num_admitted_of(ns));
 }
 
 const char* Manager::take_warning() {
   const std::lock_guard lock(monitor_.mutex());
-  return requests_.publications().take_warning();
+  return requests_.publications.take_warning();
 }
 
 // The tokens are joined and hashed without the lock.
@@ -203,7 +186,7 @@ kvc_status Manager::admit_batch(const uint64_t* ids, size_t count, uint64_t* cac
   FirstError failure;
   const Guard lock(monitor_);
   const SchedulerView scheduler = scheduler_view();
-  Batch batch(requests_.admissions());
+  Batch batch(requests_.admissions);
   kvc_status first = KVC_OK;
   uint64_t refused = 0;  // shares that one of them had no space in
   for (size_t i = 0; i < count; ++i) {
@@ -247,7 +230,7 @@ kvc_status Manager::check_quiet(kvc_status in_flight) const {
   if (stepper_.assigned() > blocks_.retired()) {
     return fail(in_flight, "step %llu is in flight; retire it first", ull(stepper_.assigned()));
   }
-  if (const size_t waiting = requests_.copies().list().count; waiting != 0)
+  if (const size_t waiting = requests_.waiting_copies.list().count; waiting != 0)
     return fail(KVC_ERROR_BUSY, "%zu copies are waiting; take them first", waiting);
   if (const size_t waiting = blocks_.zeroing().count(); waiting != 0)
     return fail(KVC_ERROR_BUSY, "%zu blocks are to be cleared; take them first", waiting);
@@ -257,9 +240,9 @@ kvc_status Manager::check_quiet(kvc_status in_flight) const {
 kvc_status Manager::compact(PoolIndex pool, kvc_block_copy* moves, size_t capacity, size_t* count) {
   const Guard lock(monitor_);
   KVC_TRY(check_quiet());
-  *count = blocks_.compactor().compact(pool, moves, capacity);
+  *count = blocks_.compactor.compact(pool, moves, capacity);
   if (*count != 0) requests_.follow_moves(pool);
-  blocks_.compactor().end_compaction(pool);
+  blocks_.compactor.end_compaction(pool);
   return KVC_OK;
 }
 
@@ -286,74 +269,32 @@ kvc_status Manager::resize(PoolIndex pool, uint64_t size, kvc_block_copy* moves,
   const Guard lock(monitor_);
   KVC_TRY(check_size(pool, size));
   if (size >= blocks_.pool().counts(pool).size) {
-    blocks_.compactor().grow(pool, size);
+    blocks_.compactor.grow(pool, size);
     *num_moves = 0;
     return KVC_OK;
   }
   KVC_TRY(check_quiet(KVC_ERROR_AGAIN));
-  KVC_TRY(blocks_.compactor().check_shrink(pool, size, capacity, num_moves));
-  *num_moves = blocks_.compactor().shrink(pool, size, moves);
+  KVC_TRY(blocks_.compactor.check_shrink(pool, size, capacity, num_moves));
+  *num_moves = blocks_.compactor.shrink(pool, size, moves);
   if (*num_moves != 0) {
     requests_.follow_moves(pool);
     pins_.follow_moves(pool);
     prompts_.follow_moves(pool);
   }
-  blocks_.compactor().end_shrink(pool, size);
+  blocks_.compactor.end_shrink(pool, size);
   return KVC_OK;
-}
-
-// BUSY unless all blocks are free or cached.
-kvc_status Manager::check_idle() const {
-  if (const uint64_t admitted = requests_.admissions().num_admitted(); admitted != 0)
-    return fail(KVC_ERROR_BUSY, "%llu requests are admitted; preempt or free them first", ull(admitted));
-  KVC_TRY(check_quiet());
-  uint64_t held = 0, pinned = 0;
-  for (size_t p = 0; p < shape_.num_pools; ++p) {
-    held += blocks_.pool().counts(p).held();
-    pinned += blocks_.pool().counts(p).pinned;
-  }
-  if (held == 0) return KVC_OK;
-  return fail(KVC_ERROR_BUSY,
-              "%llu blocks are held, %llu of them by pins alone; end the pins and external holds first",
-              ull(held), ull(pinned));
-}
-
-// Whether all groups can be rebuilt.
-static kvc_status check_full(uint32_t windows, uint32_t encoders) {
-  const char* const other = windows != 0 ? "has a window" : encoders != 0 ? "holds encoders" : nullptr;
-  if (other == nullptr) return KVC_OK;
-  return fail(KVC_ERROR_UNSUPPORTED,
-              "a group %s; only groups with full attention can be rebuilt: create a new manager", other);
-}
-
-kvc_status Manager::take_over(Manager& old, kvc_rebuild* out) {
-  KVC_TRY(check_full(old.shape_.window_groups | shape_.window_groups,
-                     old.shape_.cross_groups | shape_.cross_groups));
-  if (old.shape_.num_groups != shape_.num_groups || old.shape_.num_pools != shape_.num_pools) {
-    return invalid("config has %u groups in %u pools, the old manager %u in %u; they must be equal",
-                   shape_.num_groups, shape_.num_pools, old.shape_.num_groups, old.shape_.num_pools);
-  }
-  for (uint32_t g = 0; g < shape_.num_groups; ++g) {
-    if (shape_.groups[g].pool == old.shape_.groups[g].pool) continue;
-    return invalid("group %u takes from pool %u, in the old manager from pool %u; they must be equal", g,
-                   raw(shape_.groups[g].pool), raw(old.shape_.groups[g].pool));
-  }
-  const std::lock_guard lock(old.monitor_.mutex());
-  KVC_TRY(old.check_idle());
-  const Guard own(monitor_);  // of this manager nobody knows yet
-  return Rebuild(old, *this).run(out);
 }
 
 kvc_status Manager::take_pending(kvc_pending_work* work) {
   const Guard lock(monitor_);
-  work->num_copies = requests_.copies().list().count;
+  work->num_copies = requests_.waiting_copies.list().count;
   work->num_zero_blocks = blocks_.zeroing().count();
   if (work->num_copies > work->copy_capacity || work->num_zero_blocks > work->zero_capacity) {
     return fail(KVC_ERROR_BUFFER_TOO_SMALL,
                 "%zu copies and %zu blocks to clear are pending; the arrays have room for %zu and %zu",
                 work->num_copies, work->num_zero_blocks, work->copy_capacity, work->zero_capacity);
   }
-  requests_.copies().take(work->copies);
+  requests_.waiting_copies.take(work->copies);
   blocks_.take_zero_blocks(work->zero_blocks);
   return KVC_OK;
 }
@@ -363,7 +304,7 @@ kvc_status Manager::probe_request(uint64_t id, kvc_probe_info* info) {
   const Request* request = requests_.peek(id);
   if (request == nullptr) return Requests::not_found(id);
   if (request->admitted) return Requests::already_admitted(id);
-  return requests_.admissions().probe(*request, info);
+  return requests_.admissions.probe(*request, info);
 }
 
 uint64_t Manager::prefix_key(uint64_t id, size_t num_blocks) {
@@ -380,7 +321,42 @@ kvc_status Manager::drop_prefix(const TokenSpan& tokens, uint64_t* num_dropped) 
     *num_dropped = 0;
     // A position that died with the one below it has no blocks left, and no node is made meanwhile.
     for (size_t j = blocks_.tree().walk(prompt, prefix.num_blocks(), 0, prefix.path()); j-- > 0;)
-      *num_dropped += blocks_.positions().drop_idle(prefix.path()[j]);
+      *num_dropped += blocks_.positions.drop_idle(prefix.path()[j]);
+    return KVC_OK;
+  });
+}
+
+kvc_status Manager::set_time(uint64_t now_ns) {
+  return change([&](const ManagerParts&) -> kvc_status {
+    KVC_TRY(blocks_.cached.check_time(now_ns));
+    blocks_.cached.pass_time(now_ns);
+    return KVC_OK;
+  });
+}
+
+kvc_status Manager::set_prefix_priority(const TokenSpan& tokens, const HintRange& range,
+                                        uint64_t* num_tokens) {
+  return look_up(tokens, [&](const ManagerParts&, LookupScratch& prefix) -> kvc_status {
+    Prompt prompt;
+    KVC_TRY(requests_.features.get<Hints>().check_range(range.priority, range.until));
+    KVC_TRY(prefix.look(&prompt));
+    size_t hinted = 0;
+    for (size_t j = blocks_.tree().walk(prompt, prefix.num_blocks(), 0, prefix.path()); j-- > range.begin;) {
+      const NodeId node = prefix.path()[j];
+      hinted += blocks_.tree()[node].resident != 0;
+      blocks_.cached.hint(node, range.priority, range.until);
+    }
+    *num_tokens = hinted * shape_.block_size;
+    return KVC_OK;
+  });
+}
+
+kvc_status Manager::demote_prefix(const TokenSpan& tokens, uint64_t first_token, uint64_t* num_tokens) {
+  return look_up(tokens, [&](const ManagerParts&, LookupScratch& prefix) -> kvc_status {
+    Prompt prompt;
+    KVC_TRY(prefix.look(&prompt));
+    const NodeId last = blocks_.tree().last_known(prompt, prefix.num_blocks());
+    *num_tokens = blocks_.cached.demote(last, shape_.positions_within(first_token), 0) * shape_.block_size;
     return KVC_OK;
   });
 }

@@ -106,14 +106,14 @@ class Manager {
   kvc_status read_contents(bool requests, Contents* out, const std::function<void()>& between = {});
 
   kvc_status probe(const TokenSpan& tokens, kvc_probe_info* info) {
-    return matcher_.probe(tokens, requests_.admissions().num_admitted(), info);
+    return matcher_.probe(tokens, requests_.admissions.num_admitted(), info);
   }
   kvc_status probe_request(uint64_t id, kvc_probe_info* info);
   // A key of the first blocks of a waiting request: equal keys, equal blocks. 0 if it has no such blocks.
   uint64_t prefix_key(uint64_t id, size_t num_blocks);
   kvc_status drop_prefix(const TokenSpan& tokens, uint64_t* num_dropped);
 
-  // Hints (retention.cc), for managers that have them; the time, for all.
+  // Hints, for managers that have them; the time, for all.
   kvc_status set_time(uint64_t now_ns);
   kvc_status set_prefix_priority(const TokenSpan& tokens, const HintRange& range, uint64_t* num_tokens);
   kvc_status demote_prefix(const TokenSpan& tokens, uint64_t first_token, uint64_t* num_tokens);
@@ -148,7 +148,7 @@ class Manager {
   friend class Restore;
   uint64_t end_of_list() const { return blocks_.tree().places().size() * shape_.num_groups; }
   uint64_t list_slice(uint64_t at, EventWriter& out, Identities::Work* work);
-  Manager(const Shape& shape, const Env& env);
+  Manager(const Shape& shape, const Env& env) : shape_(shape), env_(env) {}
   StateReader state() const {
     return {shape_, blocks_, requests_, rows_, pins_.table(), prompts_, stepper_, counters_};
   }
@@ -162,27 +162,27 @@ class Manager {
   kvc_status on_curve(uint64_t namespace_id, Call&& call) {
     NamespaceId ns = Curves::kAll;
     if (namespace_id != KVC_ALL_NAMESPACES) KVC_TRY(blocks_.namespaces().find(namespace_id, &ns));
-    return call(requests_.curves(), ns, memory_);
+    return call(requests_.curves, ns, memory_);
   }
 
   const Shape shape_;
   const Env env_;
-  Memory memory_;
-  Arena arena_;
+  Memory memory_{env_};
+  Arena arena_{memory_};
   std::mutex mutex_;
   Counters counters_ = {};
   IdTag id_tag_;
   EventRing events_;
   TableHash hash_;
-  Blocks blocks_;
-  TableRows rows_;
-  Matcher matcher_;
-  Pins pins_;
-  Prompts prompts_;
-  Requests requests_;
-  Monitor monitor_;
-  ExternalBlocks external_;
-  Stepper stepper_;
+  Blocks blocks_{shape_, arena_, events_, counters_};
+  TableRows rows_{shape_};
+  Matcher matcher_{shape_, blocks_, hash_, arena_, mutex_};
+  Pins pins_{shape_, blocks_, matcher_, arena_};
+  Prompts prompts_{shape_, blocks_, pins_, arena_};
+  Requests requests_{shape_, blocks_, matcher_, prompts_, rows_, hash_, arena_, counters_};
+  Monitor monitor_{mutex_, counters_, events_, blocks_, requests_, memory_, sizeof(Manager)};
+  ExternalBlocks external_{shape_, blocks_, matcher_, arena_};
+  Stepper stepper_{shape_, monitor_, blocks_, requests_, rows_, memory_};
   std::mutex* log_order_ = nullptr;
 };
 

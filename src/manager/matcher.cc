@@ -198,11 +198,11 @@ kvc_status Matcher::look_in_slices(LookupScratch& scratch, const uint64_t& num_a
       tree.readers().join(reader);
     }
     for (size_t p = 0; p < shape_.num_pools; ++p) {
-      seen->available[p] = blocks_.room().available(prompt.ns, p);
-      if (!more) seen->most[p] = blocks_.room().most_room(prompt.ns, p);
+      seen->available[p] = blocks_.room.available(prompt.ns, p);
+      if (!more) seen->most[p] = blocks_.room.most_room(prompt.ns, p);
     }
-    seen->watermark = blocks_.shares().num_admitted(prompt.ns, num_admitted) != 0 ? shape_.watermark : 0;
-    if (!more) seen->never = blocks_.room().pool_that_lacks(least, prompt.ns) != kMaxPools;
+    seen->watermark = blocks_.shares.num_admitted(prompt.ns, num_admitted) != 0 ? shape_.watermark : 0;
+    if (!more) seen->never = blocks_.room.pool_that_lacks(least, prompt.ns) != kMaxPools;
     if (shape_.reuses_heads() && most_cached != 0 && !more) [[unlikely]] {
       const size_t length = hit_of(scratch, &seen->known);
       seen->head = find_head(prompt, length != 0 ? scratch.path()[length - 1] : root_of(prompt.ns), length,

@@ -21,6 +21,10 @@ class Matcher {
 
   // Where a namespace's chains of hashes begin.
   uint64_t root(NamespaceId ns) const { return hash_.root(ns, blocks_.namespaces()[ns].generation); }
+  // Those of the positions below a node.
+  uint64_t chain(NodeId node, NamespaceId ns) const {
+    return is_node(node) ? blocks_.tree()[node].key : root(ns);
+  }
   // Whether a hit of `length` positions needs the group's block at `position`.
   bool needs_position(GroupIndex group, size_t position, size_t length) const {
     return needs_for(group, position, length * shape_.block_size);

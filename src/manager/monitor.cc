@@ -25,8 +25,8 @@ void Monitor::publish() {
   counters_.blocks_pinned = all.pinned;
   counters_.blocks_filling = all.filling;
   counters_.blocks_live = all.held() - all.reserved - all.pinned - all.filling;
-  counters_.live_requests = requests_.admissions().num_admitted();
-  counters_.waiting_requests = requests_.count() - requests_.admissions().num_admitted();
+  counters_.live_requests = requests_.admissions.num_admitted();
+  counters_.waiting_requests = requests_.count() - requests_.admissions.num_admitted();
   counters_.rejected_candidates = blocks_.tree().rejected_candidates();
   counters_.metadata_bytes = memory_.bytes() + own_bytes_;
   counters_.events_dropped = events_.dropped();

@@ -45,7 +45,7 @@ kvc_status NamespaceBlocks::reset_namespace(uint64_t id, NamespaceId* ns) {
   KVC_TRY(s_.namespaces.find(id, ns));
   forget(*ns);
   ++s_.counters.epoch;
-  lineages_.end();
+  s_.lineages.end();
   announce(KVC_EVENT_NAMESPACE_CLEARED, *ns, root_of(*ns));
   return KVC_OK;
 }
@@ -56,7 +56,7 @@ kvc_status NamespaceBlocks::reset_all() {
   s_.namespaces.reset_all();
   s_.quotas.forget_all();
   ++s_.counters.epoch;
-  lineages_.end();
+  s_.lineages.end();
   announce(KVC_EVENT_ALL_CLEARED, 0, kNoNode);
   return KVC_OK;
 }

@@ -30,13 +30,13 @@ Demand Pins::demand(const NodeId* path, size_t length) const {
 
 bool Pins::may_hold(const NodeId* path, size_t length, NamespaceId ns) const {
   return first_full(path, length) == length &&
-         (!blocks_.quotas().on() || blocks_.room().fits(demand(path, length), ns, 0));
+         (!blocks_.quotas().on() || blocks_.room.fits(demand(path, length), ns, 0));
 }
 
 kvc_status Pins::check(const NodeId* path, size_t length, NamespaceId ns) const {
   const size_t full = first_full(path, length);
   if (full == length)
-    return blocks_.quotas().on() ? blocks_.room().check_room(demand(path, length), ns, 0, "the pin") : KVC_OK;
+    return blocks_.quotas().on() ? blocks_.room.check_room(demand(path, length), ns, 0, "the pin") : KVC_OK;
   return fail(KVC_ERROR_LIMIT, "position %zu of this prefix is pinned %d times; unpin some", full,
               UINT16_MAX);
 }
@@ -79,7 +79,7 @@ kvc_status Pins::pin(LookupScratch& scratch, uint64_t* id, uint64_t* num_pinned)
   }
   pin->ns = prompt.ns;
   pin->length = static_cast<uint32_t>(length);
-  blocks_.namespace_blocks().add_user(pin->ns);
+  blocks_.namespace_blocks.add_user(pin->ns);
   hold(scratch.path(), length, pin->blocks.data);
   table_.publish(*pin);
   *id = pin->id;
@@ -94,7 +94,7 @@ kvc_status Pins::unpin(uint64_t id) {
   }
   release(pin->blocks.data, pin->length);
   pin->blocks.clear(arena_);
-  blocks_.namespace_blocks().drop_user(pin->ns);
+  blocks_.namespace_blocks.drop_user(pin->ns);
   table_.give_back(*pin);
   return KVC_OK;
 }
@@ -103,7 +103,7 @@ void Pins::follow_moves(PoolIndex pool) {
   for (size_t i = 0; i < table_.size(); ++i) {
     const Pin& pin = table_[i];
     if (pin.id != 0)
-      blocks_.compactor().follow_moves(pool, pin.blocks.data, size_t{pin.length} * shape_.num_token_groups);
+      blocks_.compactor.follow_moves(pool, pin.blocks.data, size_t{pin.length} * shape_.num_token_groups);
   }
 }
 

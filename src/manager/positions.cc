@@ -69,7 +69,7 @@ size_t Positions::publish_positions(NodeId* cursor, const Publication& publicati
       const bool inside = i != checkpoint && (states >> g & 1) != 0;
       if (!inside) s_.tree.attach(node, g, block);
     }
-    levels_.use(&node, 1);
+    cached_.use(&node, 1);
     ++i;
   }
   move_cursor(cursor, last);
@@ -122,13 +122,15 @@ void Positions::publish_external(const Prompt& prompt, GroupIndex group, const i
     if (is_node(s_.pool[id].node)) cached_.detach(id);  // of an epoch that is over
     s_.zeroing.overwrite(id, s_.namespaces.id(prompt.ns));
     attach_external(node, group, id);
-    levels_.use(&node, 1);
+    cached_.use(&node, 1);
   }
   s_.tree.release(cursor);
 }
 
-NodeId Positions::carry_position(NodeId parent, uint64_t key, const int32_t* tokens, ExtraRecords& extras,
-                                 size_t position, NamespaceId ns) {
+NodeId Positions::carry_position(NodeId parent, uint64_t chain, const TableHash& hash, const int32_t* tokens,
+                                 ExtraRecords& extras, size_t position, NamespaceId ns) {
+  hash.blocks(chain, tokens, s_.shape.block_size, 1, &chain);
+  const uint64_t key = extras.view(position).hash(hash, chain);
   const NodeId node =
       s_.tree.publish_position(parent, key, tokens, extras, position, ns, s_.namespaces.epoch(ns));
   if (is_node(node) && s_.tree[node].holds == 0) s_.tree.hold(node);
@@ -143,14 +145,8 @@ void Positions::attach_external(NodeId node, GroupIndex group, BlockId id) {
   s_.tree.attach(node, group, id);
 }
 
-void Positions::carry_block(NodeId node, GroupIndex group, BlockId block, uint32_t uses, uint32_t level,
+void Positions::carry_block(NodeId node, GroupIndex group, BlockId id, uint32_t uses, uint32_t level,
                             uint64_t until) {
-  s_.tree.attach(node, group, block);
-  s_.tree.notes().carry(node, uses, level, until);
-}
-
-void Positions::carry_external(NodeId node, GroupIndex group, BlockId id, uint32_t uses, uint32_t level,
-                               uint64_t until) {
   s_.zeroing.set_owner(id, s_.namespaces.id(s_.tree[node].ns));
   attach_external(node, group, id);
   s_.tree.notes().carry(node, uses, level, until);

@@ -2,7 +2,6 @@
 // The prefix positions of blocks: blocks that become findable, and blocks that stop being so before they are
 // evicted. Under the manager's lock.
 #pragma once
-#include "manager/levels.h"
 #include "manager/shares.h"
 #include "request/request.h"
 
@@ -10,8 +9,8 @@ namespace kvc {
 
 class Positions {
  public:
-  Positions(BlockState& state, CachedBlocks& cached, Levels& levels, Shares& shares)
-      : s_(state), cached_(cached), levels_(levels), shares_(shares) {}
+  Positions(BlockState& state, CachedBlocks& cached, Shares& shares)
+      : s_(state), cached_(cached), shares_(shares) {}
 
   // What makes positions of one table findable. Keys and tokens begin at the first of them.
   struct Publication {
@@ -68,17 +67,14 @@ class Positions {
 
   // What comes from another manager, or from a checkpoint.
 
-  // Finds or makes a position and holds it until end_positions(); kNoNode if all nodes are in use.
-  NodeId carry_position(NodeId parent, uint64_t key, const int32_t* tokens, ExtraRecords& extras,
-                        size_t position, NamespaceId ns);
+  // Finds or makes a position behind what `chain` covers, and holds it until end_positions(); kNoNode if all
+  // nodes are in use.
+  NodeId carry_position(NodeId parent, uint64_t chain, const TableHash& hash, const int32_t* tokens,
+                        ExtraRecords& extras, size_t position, NamespaceId ns);
   void end_positions();
-  // Publishes a written block, held by a request, at a position. It has been used so often, and has the level
-  // until then (0 = no end), as far as this manager keeps such things.
-  void carry_block(NodeId node, GroupIndex group, BlockId block, uint32_t uses, uint32_t level,
-                   uint64_t until);
-  // The same for one that is held externally, and gets its content.
-  void carry_external(NodeId node, GroupIndex group, BlockId id, uint32_t uses, uint32_t level,
-                      uint64_t until);
+  // Publishes an externally held block, which gets its content, at a position. That has been used so often,
+  // and has the level until then (0 = no end), as far as this manager keeps such things.
+  void carry_block(NodeId node, GroupIndex group, BlockId id, uint32_t uses, uint32_t level, uint64_t until);
 
  private:
   template <bool kGaps>
@@ -93,7 +89,6 @@ class Positions {
 
   BlockState& s_;
   CachedBlocks& cached_;
-  Levels& levels_;
   Shares& shares_;
 };
 

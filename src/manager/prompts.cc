@@ -146,7 +146,7 @@ void Prompts::enter(int32_t* link, RegisteredPrompt& fresh) {
   first = index;
   prompt = fresh;
   ++count_;
-  blocks_.namespace_blocks().add_user(fresh.ns);
+  blocks_.namespace_blocks.add_user(fresh.ns);
 }
 
 static kvc_status no_prompt(const char* name) {
@@ -171,14 +171,14 @@ kvc_status Prompts::remove(const char* name) {
   prompt.next = unused_;
   unused_ = index;
   --count_;
-  blocks_.namespace_blocks().drop_user(prompt.ns);
+  blocks_.namespace_blocks.drop_user(prompt.ns);
   return KVC_OK;
 }
 
 void Prompts::follow_moves(PoolIndex pool) {
   each([&](size_t, const RegisteredPrompt& prompt) {
-    blocks_.compactor().follow_moves(pool, prompt.blocks.data,
-                                     size_t{prompt.num_pinned} * shape_.num_token_groups);
+    blocks_.compactor.follow_moves(pool, prompt.blocks.data,
+                                   size_t{prompt.num_pinned} * shape_.num_token_groups);
   });
 }
 

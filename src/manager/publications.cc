@@ -28,11 +28,10 @@ kvc_status Publications::publish_full(Request& request, size_t full, bool ends_t
       }
     }
     const size_t first = done;
-    done =
-        blocks_.positions().publish(&request.cursor,
-                                    {keys, request.token(first * shape_.block_size), extras, request.groups,
-                                     request.ns, request.epoch, filled_by, checkpoint, false},
-                                    first, end);
+    done = blocks_.positions.publish(&request.cursor,
+                                     {keys, request.token(first * shape_.block_size), extras, request.groups,
+                                      request.ns, request.epoch, filled_by, checkpoint, false},
+                                     first, end);
     if (keys == chains && !curves_.empty()) [[unlikely]]
       curves_.grow(request.ns, chains, done - first);
   }

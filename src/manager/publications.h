@@ -7,7 +7,7 @@
 
 namespace kvc {
 
-class Publications : public RequestPart {
+class Publications : protected RequestPart {
  public:
   Publications(const RequestPart& part, Features& features, Curves& curves)
       : RequestPart(part), features_(features), curves_(curves) {}

@@ -489,7 +489,7 @@ class ContentsReader {
     Contents::RequestBond bond = {};
     bond.cross_tokens = request.cross_tokens;
     if (request.cross_tokens != 0 && request.cross_shared)
-      std::memcpy(bond.cross_digest, state_.requests.features().get<Cross>().encoder(index).key.digest,
+      std::memcpy(bond.cross_digest, state_.requests.features.get<Cross>().encoder(index).key.digest,
                   sizeof bond.cross_digest);
     if (const uint32_t prompt = state_.prompts.bound(index); prompt != 0 && prompt <= prompt_of_.size())
       bond.prompt = prompt_of_[prompt - 1];

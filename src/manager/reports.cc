@@ -26,14 +26,14 @@ kvc_status StateReader::request_info(uint64_t id, kvc_request_info* info) const 
     const GroupTable& table = request->groups[g];
     info->num_blocks += request->positions - table.num_dropped(shape.groups[g].sinks);
   }
-  const States& states = requests.features().get<States>();
+  const States& states = requests.features.get<States>();
   info->num_blocks -= states.num_lacking(*request);
   info->num_blocks += uint64_t{request->cross_positions} * (shape.num_groups - shape.num_token_groups);
   info->lost_reuse_tokens = request->lost;
   info->lost_group = request->lost_group;
   info->lost_reason = request->lost_reason;
   info->min_truncate_tokens = request->known == 0 ? 0
-                              : request->admitted ? requests.returns().restorable(*request, 1).higher
+                              : request->admitted ? requests.returns.restorable(*request, 1).higher
                                                   : 1;
   info->admitted = request->admitted;
   info->flags = request->flags;
@@ -116,28 +116,28 @@ kvc_status StateReader::pool_info(uint32_t p, kvc_pool_info* info) const {
 }
 
 kvc_status StateReader::lost_reuse(GroupIndex group, kvc_lost_reuse* info) const {
-  const LostCounters& lost = requests.admissions().lost(group);
+  const LostCounters& lost = requests.admissions.lost(group);
   info->admissions = lost.admissions;
   info->block_tokens = lost.tokens[KVC_LOST_BLOCK - 1];
   info->window_tokens = lost.tokens[KVC_LOST_WINDOW - 1];
   info->state_tokens = lost.tokens[KVC_LOST_STATE - 1];
   info->agreement_tokens = lost.tokens[KVC_LOST_AGREEMENT - 1];
-  info->node_tokens = requests.publications().node_tokens();
+  info->node_tokens = requests.publications.node_tokens();
   return KVC_OK;
 }
 
 kvc_status StateReader::quota_info(uint64_t namespace_id, PoolIndex p, kvc_quota_info* info) const {
   NamespaceId ns{};
-  KVC_TRY(blocks.namespace_blocks().find_share(namespace_id, &ns));
+  KVC_TRY(blocks.namespace_blocks.find_share(namespace_id, &ns));
   const Quotas& quotas = blocks.quotas();
-  const Quotas::Share& share = quotas.share(blocks.shares().class_of(ns), p);
-  const Quotas::Tenant& tenant = quotas.tenant(blocks.shares().class_of(ns));
+  const Quotas::Share& share = quotas.share(blocks.shares.class_of(ns), p);
+  const Quotas::Tenant& tenant = quotas.tenant(blocks.shares.class_of(ns));
   info->min_blocks = share.min;
   info->max_blocks = share.max == Quotas::kNoMaximum ? 0 : share.max;
   info->held = share.held - share.fenced;
   info->cached = share.cached;
   info->fenced = share.fenced;
-  info->available = blocks.room().available(ns, p);
+  info->available = blocks.room.available(ns, p);
   info->refusals = share.refusals;
   info->block_queries = tenant.block_queries;
   info->block_hits = tenant.block_hits;

@@ -8,18 +8,17 @@
 namespace kvc {
 
 class RequestPart {
- protected:
-  RequestPart(const Shape& shape, Blocks& blocks, Matcher& matcher, const TableHash& hash, Arena& arena,
-              Counters& counters, RequestTable& requests, WaitingCopies& copies)
-      : shape_(shape),
-        blocks_(blocks),
-        matcher_(matcher),
-        hash_(hash),
-        arena_(arena),
-        counters_(counters),
-        requests_(requests),
-        copies_(copies) {}
+ public:
+  const Shape& shape_;
+  Blocks& blocks_;
+  Matcher& matcher_;
+  const TableHash& hash_;
+  Arena& arena_;
+  Counters& counters_;
+  RequestTable& requests_;
+  WaitingCopies& copies_;
 
+ protected:
   uint32_t index_of(const Request& request) const { return requests_.index_of(request); }
   // Whether its namespace was reset after its admission.
   bool stale(const Request& request) const { return request.epoch != blocks_.namespaces().epoch(request.ns); }
@@ -53,24 +52,36 @@ class RequestPart {
   static uint64_t transfer_end(const Request& request) {
     return uint64_t{request.num_cached} + request.external_tokens;
   }
-  bool reserve_tables(Request& request, size_t positions);
+  bool reserve_tables(Request& request, size_t positions) {
+    for (size_t g = 0; g < shape_.num_token_groups; ++g) {
+      if (!request.groups[g].blocks.reserve(arena_, positions, request.positions)) return false;
+    }
+    return true;
+  }
   // Takes the blocks that positions [begin, end) of a table get.
   void take_blocks(Request& request, GroupIndex group, size_t begin, size_t end, uint64_t step_end,
-                   uint64_t transfer_end);
+                   uint64_t transfer_end) {
+    BlockId* const blocks = request.groups[group].blocks.data;
+    const Shape::Taken taken = shape_.taken(group, begin, end, step_end, transfer_end);
+    for (size_t j = begin; j < taken.first; ++j) blocks[j] = kNoBlock;
+    if (taken.few_begin != taken.few_end) [[unlikely]]
+      blocks_.take(group, request.ns, taken.few_end - taken.few_begin, blocks + taken.few_begin);
+    blocks_.take(group, request.ns, end - taken.first, blocks + taken.first);
+  }
   // The blocks of positions up to `positions` are written.
-  void mark_written(Request& request, size_t positions);
+  void mark_written(Request& request, size_t positions) {
+    const size_t first = shape_.by_block.divide(request.marked);
+    for (uint32_t g = 0; g < shape_.num_token_groups; ++g) {
+      const BlockId* blocks = request.groups[g].blocks.data;
+      for (size_t j = first; j < positions; ++j) {
+        if (is_block(blocks[j])) blocks_.mark_written(blocks[j]);
+      }
+    }
+    request.set_marked(static_cast<uint32_t>(positions * shape_.block_size));
+  }
   static kvc_status no_memory_for_keys(size_t positions) {
     return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory for the extra keys of %zu blocks", positions);
   }
-
-  const Shape& shape_;
-  Blocks& blocks_;
-  Matcher& matcher_;
-  const TableHash& hash_;
-  Arena& arena_;
-  Counters& counters_;
-  RequestTable& requests_;
-  WaitingCopies& copies_;
 
  private:
   static bool allows(const Request& request, uint32_t flag) {

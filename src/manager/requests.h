@@ -19,30 +19,21 @@ class Requests : private RequestPart {
  public:
   Requests(const Shape& shape, Blocks& blocks, Matcher& matcher, Prompts& prompts, TableRows& rows,
            const TableHash& hash, Arena& arena, Counters& counters)
-      : RequestPart(shape, blocks, matcher, hash, arena, counters, table_, waiting_copies_),
-        waiting_copies_(blocks, arena),
+      : RequestPart{shape, blocks, matcher, hash, arena, counters, table_, waiting_copies},
         prompts_(prompts),
-        rows_(rows),
-        features_(*this),
-        admissions_(*this, features_, curves_),
-        publications_(*this, features_, curves_),
-        returns_(*this, features_) {}
+        rows_(rows) {}
   [[nodiscard]] bool create(Memory& memory, IdTag tag) {
     return table_.create(memory, shape_.max_requests, shape_.num_groups, tag.tag, tag.generation) &&
-           admissions_.create(memory) && features_.create(memory);
+           admissions.create(memory) && features.create(memory);
   }
 
   // The parts, each of which says what it keeps and does.
-  Features& features() { return features_; }
-  Admissions& admissions() { return admissions_; }
-  Publications& publications() { return publications_; }
-  WaitingCopies& copies() { return waiting_copies_; }
-  Curves& curves() { return curves_; }
-  const Features& features() const { return features_; }
-  const Admissions& admissions() const { return admissions_; }
-  const Publications& publications() const { return publications_; }
-  const Returns& returns() const { return returns_; }
-  const WaitingCopies& copies() const { return waiting_copies_; }
+  WaitingCopies waiting_copies{blocks_, arena_};
+  Curves curves;
+  Features features{*this};
+  Admissions admissions{*this, features, curves};
+  Publications publications{*this, features, curves};
+  Returns returns{*this, features};
 
   const Shape& shape() const { return shape_; }
   const RequestTable& table() const { return table_; }
@@ -91,7 +82,7 @@ class Requests : private RequestPart {
 
   // A step has given the request slots, and will write its tokens: features may publish them ahead.
   void enqueue(Request& request, uint64_t step_id) {
-    if (features_.any()) [[unlikely]]
+    if (features.any()) [[unlikely]]
       publish_enqueued(request, step_id);
   }
   // The steps from `step_id` on have failed: preempts the requests that hold what they were to write.
@@ -111,7 +102,7 @@ class Requests : private RequestPart {
   void lane_commit(Request& request, uint64_t committed) {
     const bool grows = committed > request.committed;
     request.set_committed(static_cast<uint32_t>(committed));
-    if (grows && request.committed > request.marked) publications_.mark_committed(request);
+    if (grows && request.committed > request.marked) publications.mark_committed(request);
   }
   // Fetches ahead what growing by a block touches outside the record.
   void prefetch_growth(const Request& request) const {
@@ -150,14 +141,8 @@ class Requests : private RequestPart {
   NodeId cursor_at(const Request& request, size_t published) const;
 
   RequestTable table_;
-  WaitingCopies waiting_copies_;
-  Curves curves_;
   Prompts& prompts_;
   TableRows& rows_;
-  Features features_;
-  Admissions admissions_;
-  Publications publications_;
-  Returns returns_;
   uint64_t count_ = 0;
 };
 

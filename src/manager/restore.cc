@@ -3,8 +3,6 @@
 
 #include <algorithm>
 
-#include "manager/checkpoint_blocks.h"
-
 namespace kvc {
 
 Restore::~Restore() {
@@ -16,17 +14,16 @@ Restore::~Restore() {
   const Guard lock(manager_.monitor_);
   while (registered_-- > 0) static_cast<void>(manager_.prompts_.remove(prompts_[registered_].name.c_str()));
   give_all_back();
-  while (opened_-- > 0) manager_.blocks_.namespace_blocks().drop_namespace(ns_[opened_]);
+  while (opened_-- > 0) blocks_.s_.namespaces.drop(ns_[opened_]);
 }
 
 kvc_status Restore::check_new() const {
-  const Blocks& blocks = manager_.blocks_;
   if (const uint64_t count = manager_.requests_.count(); count != request_ids_.size())
     return fail(KVC_ERROR_BUSY, "the manager has %llu requests; restore into a new manager", ull(count));
-  if (manager_.stepper_.executing() != nullptr || manager_.stepper_.assigned() > blocks.retired())
+  if (manager_.stepper_.executing() != nullptr || manager_.stepper_.assigned() > blocks_.retired())
     return fail(KVC_ERROR_BUSY, "a step is in flight; restore into a new manager");
-  for (size_t p = 0; p < manager_.shape_.num_pools; ++p) {
-    const PoolCounts& counts = blocks.pool().counts(p);
+  for (size_t p = 0; p < shape_.num_pools; ++p) {
+    const PoolCounts& counts = blocks_.pool().counts(p);
     const uint64_t own = taken_ ? counts.held() : 0;
     if (counts.free + own != counts.size)
       return fail(KVC_ERROR_BUSY, "%llu blocks of pool %zu are cached or held; restore into a new manager",
@@ -35,7 +32,7 @@ kvc_status Restore::check_new() const {
   if (const uint64_t nodes = manager_.counters_.nodes_used; nodes != 0)
     return fail(KVC_ERROR_BUSY, "the manager knows %llu prefix positions; restore into a new manager",
                 ull(nodes));
-  const Quotas& quotas = blocks.quotas();
+  const Quotas& quotas = blocks_.quotas();
   for (uint32_t cls = 1; cls < quotas.num_classes(); ++cls) {
     if (quotas.tenant(cls).taken)
       return fail(KVC_ERROR_BUSY, "the manager has quotas; set them after the restore");
@@ -51,7 +48,7 @@ kvc_status Restore::check_new() const {
 }
 
 kvc_status Restore::check_quotas() const {
-  const Quotas& quotas = manager_.blocks_.quotas();
+  const Quotas& quotas = blocks_.quotas();
   uint64_t minimums[kMaxPools] = {};
   for (const Contents::Quota& quota : quotas_) {
     if (quota.cls >= quotas.num_classes())
@@ -60,12 +57,12 @@ kvc_status Restore::check_quotas() const {
           "the checkpoint has a quota with the number %u, and max_quotas of the manager is %u; raise it, or "
           "leave quotas out (KVC_CHECKPOINT_CACHE_ONLY)",
           quota.cls, std::max(quotas.num_classes(), 1u) - 1);
-    if (quota.pool >= manager_.shape_.num_pools)
+    if (quota.pool >= shape_.num_pools)
       return invalid(
           "the checkpoint has a quota in pool %u, and the manager has %u pools; give it as many, or "
           "leave quotas out (KVC_CHECKPOINT_CACHE_ONLY)",
-          quota.pool, manager_.shape_.num_pools);
-    const uint64_t size = manager_.blocks_.pool().counts(quota.pool).size;
+          quota.pool, shape_.num_pools);
+    const uint64_t size = blocks_.pool().counts(quota.pool).size;
     const uint64_t most = quota.max == Quotas::kNoMaximum ? 0 : quota.max;
     if (most > size || quota.min > size - minimums[quota.pool])
       return invalid(
@@ -80,13 +77,12 @@ kvc_status Restore::check_quotas() const {
 // Their pins come with the blocks.
 kvc_status Restore::register_prompts() {
   bool fit = true;  // as many records as the greatest index says
-  for (const Contents::NamedPrompt& prompt : prompts_)
-    fit = fit && prompt.index < manager_.shape_.max_requests;
+  for (const Contents::NamedPrompt& prompt : prompts_) fit = fit && prompt.index < shape_.max_requests;
   for (; registered_ < prompts_.size(); ++registered_) {
     const Contents::NamedPrompt& from = prompts_[registered_];
     const TokenSpan span = {from.tokens.data(), from.tokens.size(), from.keys.data(), from.keys.size(),
                             namespace_ids_[from.ns]};
-    KVC_TRY(check_tokens(span.tokens, span.num_tokens, manager_.shape_.vocab_size));
+    KVC_TRY(check_tokens(span.tokens, span.num_tokens, shape_.vocab_size));
     LookupScratch scratch(manager_.matcher_, span);
     KVC_TRY(scratch.status());
     const Guard lock(manager_.monitor_);
@@ -104,15 +100,14 @@ std::vector<Restore::Entry> Restore::line_up(PoolIndex pool) const {
     auto operator<=>(const Leaving&) const = default;
   };
   std::vector<Leaving> leaving;
-  const Shape& shape = manager_.shape_;
-  const bool same_policy = contents_.lists.policy == shape.policy_number;
+  const bool same_policy = contents_.lists.policy == shape_.policy_number;
   for (uint32_t p = 0; p < contents_.pools.size(); ++p) {
     const Contents::Pool& from = contents_.pools[p];
     for (uint32_t i = 0; i < from.blocks.size(); ++i) {
       const Contents::Cached& cached = from.blocks[i];
-      if (shape.groups[cached.group].pool != pool) continue;
+      if (shape_.groups[cached.group].pool != pool) continue;
       const uint64_t bonus =
-          same_policy ? shape.policy->bonus(cached.shelf, shape.policy_weight, from.size) : 0;
+          same_policy ? shape_.policy->bonus(cached.shelf, shape_.policy_weight, from.size) : 0;
       const uint64_t at = UINT64_MAX / 4 - cached.age + bonus;
       leaving.push_back({cached.in_use, cached.level, at, bonus, leaving.size(), {p, i}});
       if (cached.in_use != 0) leaving.back().level = leaving.back().at = leaving.back().bonus = 0;
@@ -126,15 +121,15 @@ std::vector<Restore::Entry> Restore::line_up(PoolIndex pool) const {
 }
 
 bool Restore::same_pools() const {
-  if (contents_.pools.size() != manager_.shape_.num_pools) return false;
+  if (contents_.pools.size() != shape_.num_pools) return false;
   for (size_t p = 0; p < contents_.pools.size(); ++p) {
-    const PoolCounts& counts = manager_.blocks_.pool().counts(p);
+    const PoolCounts& counts = blocks_.pool().counts(p);
     const Contents::Pool& from = contents_.pools[p];
     if (from.first != counts.first || from.size != counts.size) return false;
     if (pools_[p].line.size() != from.blocks.size() || from.free.size() + from.blocks.size() != from.size)
       return false;
     for (const Contents::Cached& cached : from.blocks) {
-      if (manager_.shape_.groups[cached.group].pool != p) return false;
+      if (shape_.groups[cached.group].pool != p) return false;
     }
   }
   return true;
@@ -142,14 +137,13 @@ bool Restore::same_pools() const {
 
 // What leaves last is kept, with the positions before it, as far as there are blocks and nodes.
 void Restore::choose() {
-  const Shape& shape = manager_.shape_;
   needed_.assign(contents_.positions.size(), 0);
   uint64_t nodes = 0;
   std::vector<uint32_t> missing;
-  for (uint32_t p = 0; p < shape.num_pools; ++p) {
+  for (uint32_t p = 0; p < shape_.num_pools; ++p) {
     std::vector<Entry>& line = pools_[p].line;
     line = line_up(p);
-    const uint64_t room = std::min(manager_.blocks_.pool().counts(p).size, shape.max_cached[p]);
+    const uint64_t room = std::min(blocks_.pool().counts(p).size, shape_.max_cached[p]);
     size_t first = line.size();
     while (first != 0 && line.size() - first < room) {
       missing.clear();
@@ -157,7 +151,7 @@ void Restore::choose() {
            at = contents_.positions[static_cast<size_t>(at)].parent) {
         missing.push_back(static_cast<uint32_t>(at));
       }
-      if (nodes + missing.size() > shape.max_nodes) break;
+      if (nodes + missing.size() > shape_.max_nodes) break;
       nodes += missing.size();
       for (const uint32_t position : missing) needed_[position] = 1;
       --first;
@@ -168,38 +162,36 @@ void Restore::choose() {
 }
 
 void Restore::take_blocks() {
-  CheckpointBlocks taking(manager_.blocks_);
   for (uint32_t p = 0; p < pools_.size(); ++p) {  // memory first: a failure leaves nothing taken
-    pools_[p].popped.resize(keeps_ids_ ? manager_.blocks_.pool().counts(p).size : pools_[p].line.size());
+    pools_[p].popped.resize(keeps_ids_ ? blocks_.pool().counts(p).size : pools_[p].line.size());
     if (keeps_ids_) pools_[p].rest.resize(contents_.pools[p].free.size());
   }
   taken_ = true;
   for (uint32_t p = 0; p < pools_.size(); ++p) {
     std::vector<BlockId>& popped = pools_[p].popped;
-    taking.take_for_contents(p, popped.size(), popped.data());
+    blocks_.take_for_contents(p, popped.size(), popped.data());
     size_t next = 0;
     for (const Entry& entry : pools_[p].line)
-      blocks_[entry.pool][entry.index] = keeps_ids_ ? cached(entry).block : raw(popped[next++]);
+      block_ids_[entry.pool][entry.index] = keeps_ids_ ? cached(entry).block : raw(popped[next++]);
     if (!keeps_ids_) continue;
     const std::vector<int32_t>& free = contents_.pools[p].free;
-    for (size_t i = free.size(); i-- > 0;) taking.give_back(BlockId{free[i]});
+    for (size_t i = free.size(); i-- > 0;) blocks_.give_back(BlockId{free[i]});
   }
 }
 
 void Restore::give_all_back() {
-  CheckpointBlocks taking(manager_.blocks_);
   for (uint32_t p = 0; p < pools_.size(); ++p) {  // those that were given back come in another order
-    taking.take_for_contents(p, pools_[p].rest.size(), pools_[p].rest.data());
-    for (size_t i = pools_[p].popped.size(); i-- > 0;) taking.give_back(pools_[p].popped[i]);
+    blocks_.take_for_contents(p, pools_[p].rest.size(), pools_[p].rest.data());
+    for (size_t i = pools_[p].popped.size(); i-- > 0;) blocks_.give_back(pools_[p].popped[i]);
   }
 }
 
 kvc_status Restore::take() {
   KVC_TRY(manager_.check_caches());
   pools_.clear();
-  pools_.resize(manager_.shape_.num_pools);
-  blocks_.resize(contents_.pools.size());
-  for (size_t p = 0; p < blocks_.size(); ++p) blocks_[p].assign(contents_.pools[p].blocks.size(), -1);
+  pools_.resize(shape_.num_pools);
+  block_ids_.resize(contents_.pools.size());
+  for (size_t p = 0; p < block_ids_.size(); ++p) block_ids_[p].assign(contents_.pools[p].blocks.size(), -1);
   const Guard lock(manager_.monitor_);
   KVC_TRY(check_new());
   KVC_TRY(check_quotas());
@@ -215,9 +207,9 @@ kvc_status Restore::open_namespaces() {
   const Guard lock(manager_.monitor_);
   for (; opened_ < contents_.namespaces.size(); ++opened_) {
     const Contents::NamespaceEntry& entry = contents_.namespaces[opened_];
-    KVC_TRY(manager_.blocks_.namespace_blocks().carry_namespace(entry.identity.data(), entry.identity.size(),
-                                                                entry.opens, entry.epoch, &ns_[opened_]));
-    namespace_ids_[opened_] = manager_.blocks_.namespaces().id(ns_[opened_].index);
+    KVC_TRY(blocks_.s_.namespaces.carry(entry.identity.data(), entry.identity.size(), entry.opens,
+                                        entry.epoch, &ns_[opened_]));
+    namespace_ids_[opened_] = blocks_.namespaces().id(ns_[opened_].index);
   }
   return KVC_OK;
 }
@@ -226,35 +218,33 @@ kvc_status Restore::open_namespaces() {
 kvc_status Restore::check_request(size_t index) const {
   const Contents::WaitingRequest& request = contents_.requests[index];
   const Contents::RequestBond& bond = contents_.bonds[index];
-  const Shape& shape = manager_.shape_;
   constexpr uint32_t kFillFlags = KVC_REQUEST_PUBLISH_ENQUEUED | KVC_REQUEST_SHARE_FILLING;
-  if (bond.cross_tokens != 0 && !shape.has_cross())
+  if (bond.cross_tokens != 0 && !shape_.has_cross())
     return fail(KVC_ERROR_UNSUPPORTED,
                 "request %zu of the checkpoint has %u tokens of an encoder, and the manager has no cross "
                 "group; restore into one that has, or without requests",
                 index, bond.cross_tokens);
-  if ((request.flags & kFillFlags) != 0 && !shape.has_fills())
+  if ((request.flags & kFillFlags) != 0 && !shape_.has_fills())
     return fail(KVC_ERROR_UNSUPPORTED,
                 "request %zu of the checkpoint has flags %#x, and the manager follows no fills; create it "
                 "with KVC_MANAGER_FILLS, or restore without requests",
                 index, request.flags);
   const uint64_t most =
       std::max({request.external_tokens, request.slots, request.lookahead, uint64_t{bond.cross_tokens}});
-  if (most > shape.max_request_tokens)
+  if (most > shape_.max_request_tokens)
     return invalid(
         "request %zu of the checkpoint has %llu external tokens, slots, tokens ahead or tokens of an "
-        "encoder; "
-        "at most max_request_tokens, %llu",
-        index, ull(most), ull(shape.max_request_tokens));
+        "encoder; at most max_request_tokens, %llu",
+        index, ull(most), ull(shape_.max_request_tokens));
   for (uint32_t i = 0; i < request.num_keys; ++i) {
     const kvc_extra_key& key = contents_.request_keys[request.first_key + i];
-    if (key.num_tokens <= shape.max_request_tokens &&
-        key.first_token <= shape.max_request_tokens - key.num_tokens)
+    if (key.num_tokens <= shape_.max_request_tokens &&
+        key.first_token <= shape_.max_request_tokens - key.num_tokens)
       continue;
     return fail(KVC_ERROR_LIMIT,
                 "request %zu of the checkpoint has an extra key at token %llu, %llu tokens long, past "
-                "max_request_tokens; "
-                "create the manager with max_request_tokens %llu or more, or restore without requests",
+                "max_request_tokens; create the manager with max_request_tokens %llu or more, or restore "
+                "without requests",
                 index, ull(key.first_token), ull(key.num_tokens), ull(key.first_token + key.num_tokens));
   }
   return KVC_OK;
@@ -278,7 +268,7 @@ kvc_status Restore::create_requests() {
                               namespace_ids_[from.ns],
                               true};
     uint64_t id = 0;
-    KVC_TRY(check_tokens(prompt.tokens, prompt.num_tokens, manager_.shape_.vocab_size));
+    KVC_TRY(check_tokens(prompt.tokens, prompt.num_tokens, shape_.vocab_size));
     KVC_TRY(manager_.scheduler_view().create(prompt, config, false, &id, nullptr));
     request_ids_.push_back(id);
     const Guard lock(manager_.monitor_);
@@ -323,8 +313,7 @@ std::vector<Restore::Entry> Restore::by_position() const {
 }
 
 void Restore::publish_positions(const std::vector<Entry>& attached, std::vector<Making>& made) {
-  Blocks& blocks = manager_.blocks_;
-  const uint64_t now = blocks.levels().now();
+  const uint64_t now = blocks_.cached.now();
   auto next = attached.begin();
   for (size_t i = 0; i < made.size(); ++i) {
     if (needed_[i] == 0) continue;
@@ -333,14 +322,11 @@ void Restore::publish_positions(const std::vector<Entry>& attached, std::vector<
     const NodeId parent = position.parent < 0 ? root_of(ns) : made[static_cast<size_t>(position.parent)].node;
     const uint64_t until = position.left_ns == 0 ? 0 : now + std::min(position.left_ns, UINT64_MAX - now);
     auto& [keys, extras, node] = made[i];
-    uint64_t key = is_node(parent) ? blocks.tree()[parent].key : manager_.matcher_.root(ns);
-    manager_.hash_.blocks(key, contents_.tokens_of(i), contents_.block_size, 1, &key);
-    key = extras->view(position.depth).hash(manager_.hash_, key);
-    node =
-        blocks.positions().carry_position(parent, key, contents_.tokens_of(i), *extras, position.depth, ns);
+    node = blocks_.positions.carry_position(parent, manager_.matcher_.chain(parent, ns), manager_.hash_,
+                                            contents_.tokens_of(i), *extras, position.depth, ns);
     for (; next != attached.end() && cached(*next).position == i; ++next) {
-      blocks.positions().carry_external(node, cached(*next).group, block_of(*next),
-                                        std::max<uint32_t>(position.uses, 1), position.level, until);
+      blocks_.positions.carry_block(node, cached(*next).group, block_of(*next),
+                                    std::max<uint32_t>(position.uses, 1), position.level, until);
     }
   }
 }
@@ -349,7 +335,7 @@ void Restore::publish_positions(const std::vector<Entry>& attached, std::vector<
 // unless fragments were moved. Those in use come now, behind all others. Whether their ages are known.
 bool Restore::order_by_age(PoolIndex pool) {
   std::vector<Entry>& line = pools_[pool].line;
-  const bool moved = manager_.shape_.policy->moves_fragments;
+  const bool moved = shape_.policy->moves_fragments;
   const auto age = [&](Entry entry) { return cached(entry).in_use != 0 ? 0 : cached(entry).age + 1; };
   std::sort(line.begin(), line.end(),
             [&](Entry a, Entry b) { return !moved && age(a) != age(b) ? age(a) > age(b) : a < b; });
@@ -362,20 +348,18 @@ bool Restore::order_by_age(PoolIndex pool) {
     if (one.in_use != 0) continue;
     ages = ages && one.age != 0 && (moved || i == 0 || age(line[i]) < age(line[i - 1]));
   }
-  if (ages) CheckpointBlocks(manager_.blocks_).begin_clock(pool, oldest + in_use);
+  if (ages) blocks_.s_.pool.shelves().begin_clock(pool, oldest + in_use);
   return ages;
 }
 
 void Restore::set_ages(const Taking& pool) {
-  CheckpointBlocks taking(manager_.blocks_);
-  const auto is_there = [&](Entry entry) {
-    return manager_.blocks_.pool()[block_of(entry)].list == List::kLru;
-  };
+  const auto is_there = [&](Entry entry) { return blocks_.pool()[block_of(entry)].list == List::kLru; };
   uint64_t came = 0;  // behind all others, and are still there
   for (const Entry entry : pool.line) came += cached(entry).in_use != 0 && is_there(entry);
   for (uint64_t left = came; const Entry entry : pool.line) {
     if (is_there(entry))
-      taking.set_age(block_of(entry), cached(entry).in_use != 0 ? left-- : cached(entry).age + came);
+      blocks_.s_.pool.shelves().set_age(block_of(entry),
+                                        cached(entry).in_use != 0 ? left-- : cached(entry).age + came);
   }
 }
 
@@ -383,26 +367,23 @@ kvc_status Restore::publish() {
   const Guard lock(manager_.monitor_);
   std::vector<Making> made;  // its records go back to the arena under the lock
   KVC_TRY(check_new());
-  Blocks& blocks = manager_.blocks_;
-  CheckpointBlocks taking(blocks);
   KVC_TRY(make_extras(&made));
   const std::vector<Entry> attached = by_position();
   for (const Contents::Quota& quota : quotas_)  // before blocks come; nothing fails from here on
-    blocks.shares().carry_quota(ns_[quota.ns].index, quota.cls, quota.pool, quota.min, quota.max);
-  blocks.lineages().carry(contents_.lineage);
+    blocks_.shares.carry_quota(ns_[quota.ns].index, quota.cls, quota.pool, quota.min, quota.max);
+  blocks_.lineages().carry(contents_.lineage);
   publish_positions(attached, made);
-  const bool same_lists =
-      contents_.lists == manager_.shape_.list_kinds() && manager_.shape_.lists_per_pool() != 1;
+  const bool same_lists = contents_.lists == shape_.list_kinds() && shape_.lists_per_pool() != 1;
   for (uint32_t p = 0; p < pools_.size(); ++p) {
     pools_[p].has_ages = same_lists && order_by_age(p);
-    for (const Entry entry : pools_[p].line) taking.end_taken(block_of(entry));
+    for (const Entry entry : pools_[p].line) blocks_.release_external(block_of(entry));
   }
   for (size_t i = 0; i < registered_; ++i)
     manager_.prompts_.pin_again(prompts_[i].name.c_str(), prompts_[i].num_pinned);
   for (const Taking& pool : pools_)
     if (pool.has_ages) set_ages(pool);
-  for (const Contents::Quota& quota : quotas_) blocks.shares().keep_to_quota(quota.cls, quota.pool);
-  blocks.positions().end_positions();
+  for (const Contents::Quota& quota : quotas_) blocks_.shares.keep_to_quota(quota.cls, quota.pool);
+  blocks_.positions.end_positions();
   return KVC_OK;
 }
 

@@ -29,7 +29,7 @@ class Restore {
   // BUSY unless the manager is new: no request, nothing cached or held.
   kvc_status take();
   // Block of entry i of a pool of the contents; -1: there was no room.
-  int32_t block(size_t pool, size_t i) const { return blocks_[pool][i]; }
+  int32_t block(size_t pool, size_t i) const { return block_ids_[pool][i]; }
   bool keeps_ids() const { return keeps_ids_; }
   uint64_t num_taken() const { return num_taken_; }
   kvc_status finish();
@@ -74,16 +74,18 @@ class Restore {
   const Contents::Cached& cached(Entry entry) const {
     return contents_.pools[entry.pool].blocks[entry.index];
   }
-  BlockId block_of(Entry entry) const { return BlockId{blocks_[entry.pool][entry.index]}; }
+  BlockId block_of(Entry entry) const { return BlockId{block_ids_[entry.pool][entry.index]}; }
 
   Manager& manager_;
+  Blocks& blocks_ = manager_.blocks_;
+  const Shape& shape_ = manager_.shape_;
   const Contents& contents_;
   const std::span<const Contents::Quota> quotas_;  // none if only the cache is asked for; likewise
   const std::span<const Contents::NamedPrompt> prompts_;
-  std::vector<Taking> pools_;                 // by pool of the manager
-  std::vector<std::vector<int32_t>> blocks_;  // by pool of the contents
-  std::vector<uint8_t> needed_;               // positions
-  std::vector<CarriedNamespace> ns_;          // by entry of namespaces
+  std::vector<Taking> pools_;                    // by pool of the manager
+  std::vector<std::vector<int32_t>> block_ids_;  // by pool of the contents
+  std::vector<uint8_t> needed_;                  // positions
+  std::vector<CarriedNamespace> ns_;             // by entry of namespaces
   std::vector<uint64_t> namespace_ids_, request_ids_;
   uint64_t num_taken_ = 0;
   size_t opened_ = 0, registered_ = 0;

@@ -69,7 +69,7 @@ void Returns::renew_window(const Request& request, const NearEnds& near, GroupIn
   if (position >= request.published || !near.has(position) || !serves_later(request, group, position)) return;
   const BlockId full = request.groups[first_bit(full_)].blocks.data[position];
   const NodeId node = blocks_.pool()[full].node;
-  if (is_node(node)) blocks_.cached().renew(node, group);
+  if (is_node(node)) blocks_.cached.renew(node, group);
 }
 
 void Returns::release_windows(Request& request, uint32_t groups, const NearEnds* near, size_t begin,
@@ -124,7 +124,7 @@ void Returns::release(Request& request) {
 void Returns::cut(Request& request, uint64_t tokens, size_t kept) {
   const bool of_old_epoch = stale(request);
   for (size_t j = request.positions; j-- > kept;) {
-    const bool others = j < request.own_from || !blocks_.positions().is_alone(request.groups, j);
+    const bool others = j < request.own_from || !blocks_.positions.is_alone(request.groups, j);
     const Keep keep = others ? Keep::kPublished : Keep::kNot;
     for (uint32_t g = 0; g < shape_.num_token_groups; ++g) {
       const BlockId block = request.groups[g].blocks.data[j];

@@ -6,7 +6,7 @@
 
 namespace kvc {
 
-class Returns : public RequestPart {
+class Returns : protected RequestPart {
  public:
   Returns(const RequestPart& part, const Features& features)
       : RequestPart(part),

@@ -10,7 +10,7 @@ kvc_status SchedulerView::create(const TokenSpan& prompt, const kvc_request_conf
   KVC_TRY(build(prompt, config, &request));
   const Guard guard(monitor_);
   if (admit_now) {
-    if (const kvc_status status = requests_.admissions().admit(*request, max_positions, step_id, copies);
+    if (const kvc_status status = requests_.admissions.admit(*request, max_positions, step_id, copies);
         status != KVC_OK) {
       requests_.discard(*request);
       return status;
@@ -43,7 +43,7 @@ uint64_t SchedulerView::locked_share_of(uint64_t waiting, uint64_t namespace_id)
     ns = request->ns;
   else if (waiting == 0 && blocks_.namespaces().is_open(namespace_id))
     ns = namespace_id == 0 ? 0 : handle_index(namespace_id);
-  return uint64_t{1} << blocks_.shares().class_of(ns);
+  return uint64_t{1} << blocks_.shares.class_of(ns);
 }
 
 kvc_status SchedulerView::admit(uint64_t id, uint64_t* num_cached, size_t max_positions, uint64_t step_id,
@@ -54,7 +54,7 @@ kvc_status SchedulerView::admit(uint64_t id, uint64_t* num_cached, size_t max_po
   if (request->admitted) return Requests::already_admitted(id);
   const uint32_t own_slots = request->slots;
   if (slots != 0) request->slots = static_cast<uint32_t>(slots);
-  if (const kvc_status status = requests_.admissions().admit(*request, max_positions, step_id, copies);
+  if (const kvc_status status = requests_.admissions.admit(*request, max_positions, step_id, copies);
       status != KVC_OK) {
     request->slots = own_slots;
     return status;

@@ -8,21 +8,21 @@ namespace kvc {
 
 void Requests::end_admission(Request& request, bool over) {
   prompts_.keep(table_.index_of(request));
-  returns_.release(request);
-  features_.each([&](auto& feature) { feature.released(request, stale(request)); });
+  returns.release(request);
+  features.each([&](auto& feature) { feature.released(request, stale(request)); });
   copies_.drop_released();
-  features_.each([&](auto& feature) { feature.ended(request, over); });
-  blocks_.positions().move_cursor(&request.cursor, kNoNode);
+  features.each([&](auto& feature) { feature.ended(request, over); });
+  blocks_.positions.move_cursor(&request.cursor, kNoNode);
   request.end_admission();
   rows_.forget(request);
-  admissions_.count(request, false);
+  admissions.count(request, false);
 }
 
 kvc_status Requests::end(Request& request) {
   if (request.admitted) {
     end_admission(request, true);
   } else {
-    features_.each([&](auto& feature) { feature.ended(request, true); });
+    features.each([&](auto& feature) { feature.ended(request, true); });
   }
   discard(request);
   return KVC_OK;
@@ -66,13 +66,13 @@ kvc_status Requests::preempt(Request& request) {
   }
   end_admission(request, false);
   request.set_chain(matcher_.root(request.ns), 0);
-  publications_.hash_known(request);
+  publications.hash_known(request);
   ++counters_.preemptions;
   return KVC_OK;
 }
 
 kvc_status Requests::fail_step(uint64_t step_id, uint64_t* ids, size_t capacity, size_t* count) {
-  const Fills& fills = features_.get<Fills>();
+  const Fills& fills = features.get<Fills>();
   size_t affected = 0;
   bool has_memory = true;
   const auto each = [&](auto&& visit) {
@@ -123,7 +123,7 @@ kvc_status Requests::truncate(Request& request, uint64_t num_tokens) {
     request.cut_waiting(tokens, matcher_.root(request.ns));
     return KVC_OK;
   }
-  if (const auto [lower, higher] = returns_.restorable(request, tokens); lower != tokens) {
+  if (const auto [lower, higher] = returns.restorable(request, tokens); lower != tokens) {
     return fail(
         KVC_ERROR_UNSUPPORTED,
         "cannot keep %u tokens: a window, a chunk or a state has left the blocks that they need; the next "
@@ -131,22 +131,21 @@ kvc_status Requests::truncate(Request& request, uint64_t num_tokens) {
         tokens, ull(lower), ull(higher));
   }
   uint32_t slots = tokens;
-  features_.each([&](const auto& feature) { feature.keep_slots(request, tokens, &slots); });
+  features.each([&](const auto& feature) { feature.keep_slots(request, tokens, &slots); });
   const size_t full = tokens / block_size, needed = shape_.positions_of(slots);
   const size_t published = full < request.published ? full : request.published;
   const size_t kept = needed < request.positions ? needed : request.positions;
   if (!reserve_cut(request, tokens) || !gather_tokens(request, published)) return no_memory_to_cut();
   const NodeId cursor = cursor_at(request, published);  // the chain goes on from the last position kept
-  blocks_.positions().move_cursor(&request.cursor, cursor);
-  returns_.cut(request, tokens, kept);
+  blocks_.positions.move_cursor(&request.cursor, cursor);
+  returns.cut(request, tokens, kept);
   // A published block that is cut becomes private again if nobody else can reach it.
   if (tokens < request.published_tokens() && tokens % block_size != 0 &&
-      blocks_.positions().is_alone(request.groups, published)) {
-    blocks_.positions().make_private(request.groups, published);
+      blocks_.positions.is_alone(request.groups, published)) {
+    blocks_.positions.make_private(request.groups, published);
   }
-  request.cut(tokens, slots, kept, published,
-              is_node(cursor) ? blocks_.tree()[cursor].key : matcher_.root(request.ns));
-  features_.each([&](auto& feature) { feature.truncated(request, tokens); });
+  request.cut(tokens, slots, kept, published, matcher_.chain(cursor, request.ns));
+  features.each([&](auto& feature) { feature.truncated(request, tokens); });
   return KVC_OK;
 }
 

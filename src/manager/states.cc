@@ -58,7 +58,7 @@ uint64_t States::checkpoint_after(const Request& request, uint64_t committed, ui
 // If the pools can never have what a hit of states takes, only an admission without one fits.
 kvc_status States::refine(const Request& request, Admissions& admissions, AdmissionPlan* plan) const {
   if (plan->hit.length == 0 || !outgrows_state_pools(shape_, plan->demand, [&](size_t p) {
-        return blocks_.room().most_room(request.ns, p);
+        return blocks_.room.most_room(request.ns, p);
       }))
     return KVC_OK;
   KVC_TRY(admissions.find(request, 0, plan));
@@ -125,8 +125,8 @@ kvc_status States::reserve_fork(const Request& parent, Request&) {
   Demand demand(shape_.num_pools);
   int copies = 0;
   for (const uint32_t g : groups()) ++demand.blocks[shape_.groups[g].pool], ++copies;
-  if (const kvc_status status = blocks_.room().check_room(demand, parent.ns, 0, "the fork"); status != KVC_OK)
-    return blocks_.room().refused(status, Least(shape_.num_pools), parent.ns, "the fork");
+  if (const kvc_status status = blocks_.room.check_room(demand, parent.ns, 0, "the fork"); status != KVC_OK)
+    return blocks_.room.refused(status, Least(shape_.num_pools), parent.ns, "the fork");
   if (copies_.reserve(static_cast<size_t>(copies))) return KVC_OK;
   return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory for the copies of %d states", copies);
 }

@@ -37,7 +37,7 @@ inline uint64_t Stepper::begin(StepPlan& plan, CopyList& copies) {
   step.shortage_blocks = 0;
   step.num_slots =
       step.extend_offsets == nullptr ? 0 : static_cast<size_t>(step.extend_offsets[step.num_requests]);
-  if (step.now_ns != 0) blocks_.levels().pass_time(step.now_ns);
+  if (step.now_ns != 0) blocks_.cached.pass_time(step.now_ns);
   blocks_.retire(step.retired_step);
   close_lanes(step.frees, step.num_frees);  // so that decode() leaves them to their phase
   close_lanes(step.preempts, step.num_preempts);
@@ -154,7 +154,7 @@ void Stepper::end(StepPlan& plan, CopyList& copies) {
   *link = copies.next;
   plan.step.num_copies = copies.count;
   blocks_.issue(plan.step.step_id);  // what is released waits for it, the sources of its copies first
-  requests_.copies().release_sources(copies);
+  requests_.waiting_copies.release_sources(copies);
 }
 
 // Marks the items of [begin, end) whose request an earlier item of the step names, as decode() does, and
@@ -230,7 +230,7 @@ void Stepper::extend_item(StepPlan& plan, size_t i, kvc_status& status, CopyList
       const uint32_t capacity = request->capacity;
       status = extend_request(plan, i, *request, tokens, first, count, copies);
       if (status == KVC_OK) {
-        requests_.features().each([&](auto& feature) { feature.extended(*request, capacity); });
+        requests_.features.each([&](auto& feature) { feature.extended(*request, capacity); });
         requests_.enqueue(*request, step.step_id);
       }
     }
@@ -337,7 +337,7 @@ void Stepper::admit_all(StepPlan& plan, CopyList& copies, FirstError& failure) {
   }
   const Guard lock(monitor_);
   {
-    Batch batch(requests_.admissions());
+    Batch batch(requests_.admissions);
     for (size_t i = 0; i < count; ++i) {
       if (status[i] == KVC_OK) {
         const uint64_t share = view_.locked_share_of(is_new(i) ? 0 : step.admit_requests[i],

@@ -150,7 +150,7 @@ size_t Stepper::bound_changes(const StepPlan& plan) {
 // Copies that the step's admissions may make in each group.
 size_t Stepper::admission_copies(const StepPlan& plan) const {
   size_t copies = 0;
-  requests_.features().each([&](const auto& feature) { feature.add_copies(&copies); });
+  requests_.features.each([&](const auto& feature) { feature.add_copies(&copies); });
   return copies * plan.step.num_admissions;
 }
 
@@ -173,7 +173,7 @@ kvc_status Stepper::check(const StepPlan& plan) {
     return invalid("retired_step %llu was not issued; the newest is %llu", ull(step.retired_step),
                    ull(assigned_));
   }
-  if (step.now_ns != 0) KVC_TRY(blocks_.levels().check_time(step.now_ns));
+  if (step.now_ns != 0) KVC_TRY(blocks_.cached.check_time(step.now_ns));
   KVC_TRY(check_rows(plan));
   const size_t copying = step.num_requests + admission_copies(plan);
   if (step.copy_capacity < shape_.num_groups * copying) {

@@ -49,8 +49,7 @@ class Stepper {
         blocks_(blocks),
         requests_(requests),
         rows_(rows),
-        memory_(memory),
-        view_(monitor, blocks, requests) {}
+        memory_(memory) {}
   [[nodiscard]] bool create() {
     return item_marks_.create(memory_, shape_.max_requests) &&
            row_marks_.create(memory_, shape_.max_requests);
@@ -108,7 +107,7 @@ class Stepper {
   Requests& requests_;
   TableRows& rows_;
   Memory& memory_;
-  const SchedulerView view_;
+  const SchedulerView view_{monitor_, blocks_, requests_};
   Marks item_marks_;  // by index of the request: its item in the step that is checked
   Marks row_marks_;   // by row: the item that writes it
   uint64_t assigned_ = 0;

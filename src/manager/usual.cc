@@ -14,10 +14,10 @@ bool Requests::commit_usual(Request& request, uint64_t committed) {
   const uint32_t position = request.published;
   if (request.append_limit == 0 || committed != request.next_full || committed > request.known ||
       committed > request.capacity || committed != request.marked || request.num_keys != 0 ||
-      request.hashes.data != nullptr || !curves_.empty() || stale(request))
+      request.hashes.data != nullptr || !curves.empty() || stale(request))
     return false;
-  if (request.hashed == position) request.set_chain(publications_.next_chain(request), position + 1);
-  if (request.hashed != position + 1 || !blocks_.positions().publish_next(request)) return false;
+  if (request.hashed == position) request.set_chain(publications.next_chain(request), position + 1);
+  if (request.hashed != position + 1 || !blocks_.positions.publish_next(request)) return false;
   request.set_published(position + 1, true);
   request.set_committed(static_cast<uint32_t>(committed));
   request.shrink_tail(arena_, request.published_tokens());

@@ -27,10 +27,10 @@ class ManagerPeer {
   PinTable& pins() { return writable(state_.pins); }
   Counters& counters() { return writable(state_.counters); }
   Request& request(uint64_t id) { return writable(*state_.requests.table().find(id)); }
-  uint64_t& live_requests() { return writable(state_.requests.admissions().num_admitted()); }
+  uint64_t& live_requests() { return writable(state_.requests.admissions.num_admitted()); }
   uint64_t& num_requests() { return writable(state_.requests.count()); }
-  kvc_block_copy* copies() { return state_.requests.copies().list().out; }
-  size_t& num_copies() { return writable(state_.requests.copies().list().count); }
+  kvc_block_copy* copies() { return state_.requests.waiting_copies.list().out; }
+  size_t& num_copies() { return writable(state_.requests.waiting_copies.list().count); }
 
   // The rules of matching, of this manager's shape and blocks.
   const Matcher& matcher() const { return matcher_; }
