@@ -48,17 +48,7 @@ kvc_status Admissions::match(const Request& request, AdmissionPlan* plan) {
   return features_.try_each([&](auto& feature) { return feature.match(request, plan); });
 }
 
-kvc_status Admissions::find(const Request& request, size_t limit, AdmissionPlan* plan) {
-  return matcher_.match(prompt_of(request, *plan), limit, request.drop_tail_blocks, plan->behind, &plan->hit);
-}
-
 // ---- plan
-
-// What the admission takes out of each pool: new blocks, and hits that nobody holds yet.
-kvc_status Admissions::plan(const Request& request, AdmissionPlan* plan) {
-  plan_blocks(request, plan);
-  return features_.try_each([&](const auto& feature) { return feature.refine(request, *this, plan); });
-}
 
 void Admissions::plan_blocks(const Request& request, AdmissionPlan* plan) const {
   plan_demand(request, plan_slots(request, *plan), plan);
@@ -190,12 +180,6 @@ void Admissions::count_first(const Request& request, const AdmissionPlan& plan) 
   counters_.partial_tokens += head;
   if (!curves_.empty()) [[unlikely]]
     curves_.admit(request, hit_limit(request), request.next_full != UINT32_MAX);
-}
-
-uint64_t Admissions::num_admitted_of(NamespaceId ns) const {
-  uint64_t admitted = 0;
-  requests_.each_admitted([&](const Request& request) { admitted += request.ns == ns; });
-  return admitted;
 }
 
 }  // namespace kvc

@@ -27,7 +27,11 @@ class Admissions : protected RequestPart {
   }
 
   const uint64_t& num_admitted() const { return num_admitted_; }
-  uint64_t num_admitted_of(NamespaceId ns) const;
+  uint64_t num_admitted_of(NamespaceId ns) const {
+    uint64_t admitted = 0;
+    requests_.each_admitted([&](const Request& request) { admitted += request.ns == ns; });
+    return admitted;
+  }
   // Whether requests are admitted that could give blocks of this one's share back.
   bool has_others(const Request& request) const {
     return blocks_.shares.num_admitted(request.ns, num_admitted_) != 0;
@@ -43,7 +47,10 @@ class Admissions : protected RequestPart {
   Prompt prompt_of(const Request& request, const AdmissionPlan& plan) const {
     return {request.tail.data, request.hashes.data, request.key_list(), request.ns, plan.epoch};
   }
-  kvc_status find(const Request& request, size_t limit, AdmissionPlan* plan);
+  kvc_status find(const Request& request, size_t limit, AdmissionPlan* plan) {
+    return matcher_.match(prompt_of(request, *plan), limit, request.drop_tail_blocks, plan->behind,
+                          &plan->hit);
+  }
   void plan_blocks(const Request& request, AdmissionPlan* plan) const;
   void plan_demand(const Request& request, const AdmittedSlots& slots, AdmissionPlan* plan) const;
 
@@ -51,7 +58,11 @@ class Admissions : protected RequestPart {
   friend class Batch;
 
   kvc_status match(const Request& request, AdmissionPlan* plan);
-  kvc_status plan(const Request& request, AdmissionPlan* plan);
+  // What the admission takes out of each pool: new blocks, and hits that nobody holds yet.
+  kvc_status plan(const Request& request, AdmissionPlan* plan) {
+    plan_blocks(request, plan);
+    return features_.try_each([&](const auto& feature) { return feature.refine(request, *this, plan); });
+  }
   kvc_status reserve(Request& request, bool single, const AdmissionPlan& plan);
   void hold(Request& request, const AdmissionPlan& plan);
   void begin(Request& request, const AdmissionPlan& plan, CopyList& copies);

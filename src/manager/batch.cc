@@ -29,13 +29,6 @@ void Batch::each_hit(const Planned& planned, Visit&& visit) const {
   }
 }
 
-bool Batch::reserve(const Request& request, const AdmissionPlan& plan) {
-  const size_t cross = shape_.positions_of(request.cross_tokens), positions = plan.slots.length + cross;
-  return planned_.reserve(arena_, count_ + 1, count_) &&
-         paths_.reserve(arena_, path_size_ + positions, path_size_) &&
-         hits_.reserve(arena_, num_hits_ + positions * shape_.num_groups, num_hits_);
-}
-
 // What the plan holds and takes is gone for those behind it.
 void Batch::expect(Planned& planned) {
   const AdmittedSlots& slots = planned.plan.slots;
@@ -101,12 +94,6 @@ void Batch::take_back() {
     const Hit& hit = hits_.data[--num_hits_];
     blocks_.room.take_back_hit(hit.block, hit.was);
   }
-}
-
-void Batch::cancel() {
-  take_back();
-  for (size_t i = 0; i < count_; ++i) planned_.data[i].request->slots = planned_.data[i].own_slots;
-  count_ = path_size_ = 0;
 }
 
 // The hits of all are held before the first takes a block.

@@ -23,7 +23,11 @@ class Batch : private RequestPart {
 
   // A waiting or new request. It counts as admitted until cancel(). `slots`: instead of its own, 0 = its own.
   kvc_status plan(Request& request, uint64_t slots, size_t max_positions, uint64_t step_id);
-  void cancel();
+  void cancel() {
+    take_back();
+    for (size_t i = 0; i < count_; ++i) planned_.data[i].request->slots = planned_.data[i].own_slots;
+    count_ = path_size_ = 0;
+  }
   // Admits all that are planned.
   void admit(CopyList& copies);
 
@@ -47,7 +51,12 @@ class Batch : private RequestPart {
   }
   template <typename Visit>
   void each_hit(const Planned& planned, Visit&& visit) const;
-  bool reserve(const Request& request, const AdmissionPlan& plan);
+  bool reserve(const Request& request, const AdmissionPlan& plan) {
+    const size_t cross = shape_.positions_of(request.cross_tokens), positions = plan.slots.length + cross;
+    return planned_.reserve(arena_, count_ + 1, count_) &&
+           paths_.reserve(arena_, path_size_ + positions, path_size_) &&
+           hits_.reserve(arena_, num_hits_ + positions * shape_.num_groups, num_hits_);
+  }
   void expect(Planned& planned);
   void take_back();
 

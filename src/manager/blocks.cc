@@ -202,9 +202,4 @@ void Blocks::fail_fills(uint64_t step_id) {
   }
 }
 
-void Blocks::take_zero_blocks(int32_t* blocks) {
-  if (s_.zeroing.count() != 0) std::memcpy(blocks, s_.zeroing.blocks(), s_.zeroing.count() * sizeof(int32_t));
-  s_.zeroing.clear_list();
-}
-
 }  // namespace kvc

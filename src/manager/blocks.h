@@ -4,9 +4,9 @@
 // the tree and the namespaces. Used under the manager's lock.
 //
 // Blocks takes, holds and releases them. Its parts: cached_blocks.h is where cached ones wait and which
-// leave, room.h what may be taken, positions.h attaches blocks to positions and detaches them, levels.h has
-// hints, shares.h quotas, namespace_blocks.h opens and resets namespaces, compact.h moves contents and lets
-// pools grow and shrink. ContentsHolder, Rebuild and Restore stand beside it.
+// leave, room.h what may be taken, positions.h attaches blocks to positions and detaches them, shares.h has
+// quotas, namespace_blocks.h opens and resets namespaces, compact.h moves contents and lets pools grow and
+// shrink. ContentsHolder, Rebuild and Restore stand beside it.
 #pragma once
 #include "base/bits.h"
 #include "manager/compact.h"
@@ -138,7 +138,11 @@ class Blocks {
   uint64_t issued() const { return issued_; }
 
   // Hands out the blocks to be cleared and forgets them.
-  void take_zero_blocks(int32_t* blocks);
+  void take_zero_blocks(int32_t* blocks) {
+    if (s_.zeroing.count() != 0)
+      std::memcpy(blocks, s_.zeroing.blocks(), s_.zeroing.count() * sizeof(int32_t));
+    s_.zeroing.clear_list();
+  }
 
  private:
   friend class ContentsHolder;

@@ -173,11 +173,6 @@ Place CachedBlocks::place_of(NodeId node) const {
   return {cls, level, s_.shape.policy->shelf({s_.tree.notes().uses().of(node), num_missing(node)})};
 }
 
-uint32_t CachedBlocks::num_missing(NodeId node) const {
-  const uint32_t resident = s_.tree[node].resident;
-  return static_cast<uint32_t>(__builtin_popcount(s_.shape.whole_groups(resident) & ~resident));
-}
-
 // If the position is not whole any more, what is cached there comes to another shelf. Stale blocks stay where
 // they are: free_stale() walks along the shelves.
 void CachedBlocks::detach_and_sort(BlockId id) {
@@ -188,17 +183,6 @@ void CachedBlocks::detach_and_sort(BlockId id) {
   if (!s_.tree.alive(node) || s_.tree.stale(s_.tree[node])) return;
   if ((s_.tree[node].resident & bit) != 0 || num_missing(node) != 1) return;
   each(node, [&](BlockId other) { s_.pool.shelves().reshelve(other, place_of(node)); });
-}
-
-void CachedBlocks::renew(NodeId node, GroupIndex group) {
-  if (const BlockId id = idle(node, group); is_block(id))
-    s_.pool.renew_cached(id, [&] { return place_of(node); });
-}
-
-void CachedBlocks::set_level(NodeId node, uint32_t level, uint64_t until) {
-  const bool moves = s_.tree.notes().level(node) != level;
-  s_.tree.notes().retention().set(node, level, until);
-  if (moves) each(node, [&](BlockId id) { s_.pool.shelves().renew(id, place_of(node)); });
 }
 
 // What was demoted and is used again has the usual level.
@@ -247,12 +231,6 @@ size_t CachedBlocks::demote(NodeId last, size_t first, uint32_t own_cursors) {
   }
   s_.tree.release(last);
   return count;
-}
-
-kvc_status CachedBlocks::check_time(uint64_t now_ns) const {
-  if (now_ns >= now()) return KVC_OK;
-  return invalid("now_ns is %llu, before the last time, %llu; give the time of a monotonic clock",
-                 ull(now_ns), ull(now()));
 }
 
 // What a reset left behind stays where it is: free_stale() walks along the lists.

@@ -23,7 +23,10 @@ class CachedBlocks {
     s_.pool.push_cached(id, [&] { return place_of(s_.pool[id].node); });
   }
   // What is cached of a group at a position comes to the end of its list, as if it were released now.
-  void renew(NodeId node, GroupIndex group);
+  void renew(NodeId node, GroupIndex group) {
+    if (const BlockId id = idle(node, group); is_block(id))
+      s_.pool.renew_cached(id, [&] { return place_of(node); });
+  }
   // Where a block of a position waits, if there are several lists.
   Place place_of(NodeId node) const;
   // visit(id): the blocks of a position that are in LRU, at most one of each group.
@@ -63,7 +66,11 @@ class CachedBlocks {
       raise(path, length);
   }
   uint64_t now() const { return s_.tree.notes().retention().deadlines().now(); }
-  kvc_status check_time(uint64_t now_ns) const;
+  kvc_status check_time(uint64_t now_ns) const {
+    if (now_ns >= now()) return KVC_OK;
+    return invalid("now_ns is %llu, before the last time, %llu; give the time of a monotonic clock",
+                   ull(now_ns), ull(now()));
+  }
   // Ends the hints whose time has passed; the time is right.
   void pass_time(uint64_t now_ns);
   // A position takes a hint, unless it has no block.
@@ -96,10 +103,17 @@ class CachedBlocks {
     return s_.quotas.evictable(s_.class_of(ns), pool);
   }
   BlockId stale_head(PoolIndex pool, uint64_t classes);
-  uint32_t num_missing(NodeId node) const;
+  uint32_t num_missing(NodeId node) const {
+    const uint32_t resident = s_.tree[node].resident;
+    return static_cast<uint32_t>(__builtin_popcount(s_.shape.whole_groups(resident) & ~resident));
+  }
   [[gnu::noinline]] void detach_and_sort(BlockId id);
   [[gnu::noinline]] void raise(const NodeId* path, size_t length);
-  void set_level(NodeId node, uint32_t level, uint64_t until);
+  void set_level(NodeId node, uint32_t level, uint64_t until) {
+    const bool moves = s_.tree.notes().level(node) != level;
+    s_.tree.notes().retention().set(node, level, until);
+    if (moves) each(node, [&](BlockId id) { s_.pool.shelves().renew(id, place_of(node)); });
+  }
   bool anyone_holds(NodeId node) const;
   void look_ahead(PoolIndex pool, BlockId victim);
   // Detaches a block of LRU; it stays in the list.

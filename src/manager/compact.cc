@@ -74,16 +74,4 @@ size_t Compactor::shrink(PoolIndex pool, uint64_t size, kvc_block_copy* moves) {
   return move_down(pool, counts.first + size, movable, moves, counts.size - size);
 }
 
-void Compactor::end_shrink(PoolIndex pool, uint64_t size) {
-  s_.pool.resize(pool, size);
-  s_.pool.sort_free(pool);
-}
-
-void Compactor::follow_moves(PoolIndex pool, BlockId* entries, size_t count) const {
-  for (size_t i = 0; i < count; ++i) {
-    if (is_block(entries[i]) && s_.pool[entries[i]].pool == pool && s_.pool[entries[i]].list == List::kFree)
-      entries[i] = s_.pool.moved_to(entries[i]);
-  }
-}
-
 }  // namespace kvc

@@ -21,9 +21,17 @@ class Compactor {
   // With BUFFER_TOO_SMALL *most_moves is a capacity that is enough.
   kvc_status check_shrink(PoolIndex pool, uint64_t size, size_t capacity, size_t* most_moves) const;
   size_t shrink(PoolIndex pool, uint64_t size, kvc_block_copy* moves);
-  void end_shrink(PoolIndex pool, uint64_t size);
+  void end_shrink(PoolIndex pool, uint64_t size) {
+    s_.pool.resize(pool, size);
+    s_.pool.sort_free(pool);
+  }
   // Entries that name a block of the pool that is free name where its content has gone.
-  void follow_moves(PoolIndex pool, BlockId* entries, size_t count) const;
+  void follow_moves(PoolIndex pool, BlockId* entries, size_t count) const {
+    for (size_t i = 0; i < count; ++i) {
+      if (is_block(entries[i]) && s_.pool[entries[i]].pool == pool && s_.pool[entries[i]].list == List::kFree)
+        entries[i] = s_.pool.moved_to(entries[i]);
+    }
+  }
 
  private:
   template <typename Movable>

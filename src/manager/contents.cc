@@ -15,13 +15,6 @@ void add(Sha256* sha, const T& value) {
 
 }  // namespace
 
-bool Contents::has_content(size_t position, const int32_t* its_tokens, ExtraSpans its_spans) const {
-  const ExtraSpans own = spans_of(position);
-  return std::equal(its_tokens, its_tokens + block_size, tokens_of(position)) &&
-         own.count == its_spans.count &&
-         (own.count == 0 || std::memcmp(own.data, its_spans.data, own.count * sizeof(ExtraSpan)) == 0);
-}
-
 std::vector<Digest256> Contents::position_digests() const {
   std::vector<Digest256> out(positions.size());
   if (out.empty()) return out;

@@ -120,7 +120,12 @@ struct Contents {
     return {spans.data() + positions[position].first_span, positions[position].num_spans};
   }
   // Whether these are a position's own tokens and extra keys.
-  bool has_content(size_t position, const int32_t* its_tokens, ExtraSpans its_spans) const;
+  bool has_content(size_t position, const int32_t* its_tokens, ExtraSpans its_spans) const {
+    const ExtraSpans own = spans_of(position);
+    return std::equal(its_tokens, its_tokens + block_size, tokens_of(position)) &&
+           own.count == its_spans.count &&
+           (own.count == 0 || std::memcmp(own.data, its_spans.data, own.count * sizeof(ExtraSpan)) == 0);
+  }
   // What positions are called outside the process, one for each.
   std::vector<Digest256> position_digests() const;
   // Equal for managers that cache the same, whatever their block ids and the order of equal things in memory.

@@ -2,7 +2,6 @@
 #include "manager/contents_holder.h"
 
 #include <algorithm>
-#include <cstring>
 
 namespace kvc {
 
@@ -82,11 +81,6 @@ bool ContentsHolder::put_back(const Reading& reading) {
   if (s_.pool.counts(block.pool).lru > s_.shape.max_cached[block.pool])
     blocks_.cached.free_evicted(blocks_.cached.victim(block.pool));
   return true;
-}
-
-void ContentsHolder::end_reading(const Reading& reading) {
-  if (s_.pool.drop_external(s_.pool[reading.block]) && !put_back(reading))
-    blocks_.settle_or_fence(reading.block);
 }
 
 size_t ContentsHolder::hold(Contents::Cached* entries, size_t count, uint8_t* held) {

@@ -44,7 +44,10 @@ class ContentsHolder {
   };
   void begin_reading(BlockId id);
   bool put_back(const Reading& reading);
-  void end_reading(const Reading& reading);
+  void end_reading(const Reading& reading) {
+    if (s_.pool.drop_external(s_.pool[reading.block]) && !put_back(reading))
+      blocks_.settle_or_fence(reading.block);
+  }
 
   Manager& manager_;
   Blocks& blocks_;

@@ -95,10 +95,6 @@ void Cross::add_demand(const Request& request, AdmissionPlan* plan) const {
   }
 }
 
-void Cross::add_least(const Request& request, bool, Least* least) const {
-  for (const uint32_t g : groups()) least->blocks[shape_.groups[g].pool] += positions_of(request);
-}
-
 bool Cross::reserve(Request& request, const AdmissionPlan&, bool) {
   for (const uint32_t g : groups()) {
     if (!request.groups[g].blocks.reserve(arena_, positions_of(request), request.cross_positions))
@@ -211,13 +207,6 @@ kvc_status Cross::check(size_t index, const Request& request) const {
       before = node;
     }
   }
-  return KVC_OK;
-}
-
-kvc_status Cross::check_position(NodeId id, uint32_t resident) const {
-  KVC_CHECK((resident & ~shape_.token_groups()) == 0 ||
-                ((resident & shape_.token_groups()) == 0 && blocks_.tree().tokens(id)[0] == kCrossToken),
-            "node %d: blocks of encoders and of others, %x", raw(id), resident);
   return KVC_OK;
 }
 

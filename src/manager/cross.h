@@ -44,7 +44,9 @@ class Cross : public Feature {
   void discarded(const Request& request) { encoders_[index_of(request)].hashes.clear(arena_); }
   kvc_status match(const Request& request, AdmissionPlan* plan);
   void add_demand(const Request& request, AdmissionPlan* plan) const;
-  void add_least(const Request& request, bool grows, Least* least) const;
+  void add_least(const Request& request, bool, Least* least) const {
+    for (const uint32_t g : groups()) least->blocks[shape_.groups[g].pool] += positions_of(request);
+  }
   bool reserve(Request& request, const AdmissionPlan& plan, bool single);
   void hold(Request& request, const AdmissionPlan& plan);
   void begin(Request& request, const AdmissionPlan& plan);
@@ -58,7 +60,12 @@ class Cross : public Feature {
   kvc_status reserve_fork(const Request& parent, Request& child);
   void forked(const Request& parent, Request& child);
   kvc_status check(size_t index, const Request& request) const;
-  kvc_status check_position(NodeId id, uint32_t resident) const;
+  kvc_status check_position(NodeId id, uint32_t resident) const {
+    KVC_CHECK((resident & ~shape_.token_groups()) == 0 ||
+                  ((resident & shape_.token_groups()) == 0 && blocks_.tree().tokens(id)[0] == kCrossToken),
+              "node %d: blocks of encoders and of others, %x", raw(id), resident);
+    return KVC_OK;
+  }
   void digest_tables(const Request& request, DigestHash* out) const;
 
  private:

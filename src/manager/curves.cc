@@ -53,13 +53,6 @@ void Curves::remove(size_t at) {
   memory_->release(curve, sizeof(Curve), alignof(Curve));
 }
 
-kvc_status Curves::close(NamespaceId ns) {
-  const Curve* curve = nullptr;
-  KVC_TRY(find(ns, &curve));
-  remove(find(ns));
-  return KVC_OK;
-}
-
 kvc_status Curves::read(NamespaceId ns, const uint64_t* sizes, size_t num_sizes, double* rates) const {
   const Curve* curve = nullptr;
   KVC_TRY(find(ns, &curve));
@@ -105,12 +98,6 @@ void Curves::admit(const Request& request, size_t readable, bool publishes) {
   }
 }
 
-void Curves::grow(NamespaceId ns, const uint64_t* keys, size_t num_keys) {
-  for (size_t i = 0; i < count_; ++i) {
-    if (open_[i].ns == ns || open_[i].ns == kAll) open_[i].curve->grow(keys, num_keys, ns);
-  }
-}
-
 void Curves::forget(NamespaceId ns) {
   for (size_t i = 0; i < count_; ++i) {
     if (ns == kAll || open_[i].ns == ns) {
@@ -119,11 +106,6 @@ void Curves::forget(NamespaceId ns) {
       open_[i].curve->forget(ns);
     }
   }
-}
-
-void Curves::drop(NamespaceId ns) {
-  if (find(ns) != count_) remove(find(ns));
-  forget(ns);
 }
 
 }  // namespace kvc

@@ -27,18 +27,30 @@ class Curves {
   bool empty() const { return count_ == 0; }
   // `config` is complete.
   kvc_status open(Memory& memory, NamespaceId ns, const kvc_curve_config& config);
-  kvc_status close(NamespaceId ns);
+  kvc_status close(NamespaceId ns) {
+    const Curve* curve = nullptr;
+    KVC_TRY(find(ns, &curve));
+    remove(find(ns));
+    return KVC_OK;
+  }
   kvc_status read(NamespaceId ns, const uint64_t* sizes, size_t num_sizes, double* rates) const;
   kvc_status info(NamespaceId ns, kvc_curve_info* info) const;
 
   // The first admission of a request, which could have hit `readable` positions.
   void admit(const Request& request, size_t readable, bool publishes);
   // Positions that a request publishes behind its prompt.
-  void grow(NamespaceId ns, const uint64_t* keys, size_t num_keys);
+  void grow(NamespaceId ns, const uint64_t* keys, size_t num_keys) {
+    for (size_t i = 0; i < count_; ++i) {
+      if (open_[i].ns == ns || open_[i].ns == kAll) open_[i].curve->grow(keys, num_keys, ns);
+    }
+  }
   // A namespace has lost its cached positions; kAll: every one has.
   void forget(NamespaceId ns);
   // The namespace is closed.
-  void drop(NamespaceId ns);
+  void drop(NamespaceId ns) {
+    if (find(ns) != count_) remove(find(ns));
+    forget(ns);
+  }
 
  private:
   struct Open {

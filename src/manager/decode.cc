@@ -52,12 +52,6 @@ bool Stepper::is_usual(const StepPlan& plan) const {
   return plan.may_decode() && shape_.is_plain() && has_usual_arrays(shape_, plan.step);
 }
 
-// Commits an item whose request has an open lane. False: nothing has changed, and commit_item() does it.
-bool Stepper::commit_usual(const StepPlan& plan, size_t i) const {
-  Request* const request = requests_.peek(plan.step.requests[i]);
-  return request != nullptr && requests_.commit_usual(*request, plan.step.committed[i]);
-}
-
 // Extends a committed item by one token, with a block if need be. False: nothing has changed, and
 // extend_item() does it.
 bool Stepper::extend_usual(StepPlan& plan, size_t i) {

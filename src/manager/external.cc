@@ -20,13 +20,6 @@ kvc_status ExternalBlocks::acquire(GroupIndex group, int32_t* blocks, size_t num
   return KVC_OK;
 }
 
-kvc_status ExternalBlocks::check_token_group(GroupIndex group) const {
-  if (group < shape_.num_token_groups) return KVC_OK;
-  return fail(KVC_ERROR_UNSUPPORTED,
-              "group %u is a cross group, whose blocks have no prefix; requests share them by cross_digest",
-              raw(group));
-}
-
 kvc_status ExternalBlocks::acquire_prefix(LookupScratch& scratch, GroupIndex group, int32_t* blocks,
                                           size_t capacity, size_t* count) {
   KVC_TRY(check_token_group(group));
@@ -59,12 +52,6 @@ kvc_status ExternalBlocks::acquire_prefix(LookupScratch& scratch, GroupIndex gro
   blocks_.cached.use(scratch.path(), length);
   *count = length;
   return KVC_OK;
-}
-
-kvc_status ExternalBlocks::check_exists(const int32_t* blocks, size_t i) const {
-  if (blocks[i] == -1 || blocks_.pool().exists(blocks[i])) return KVC_OK;
-  return invalid("entry %zu: no block %d; ids end at %llu, kvc_manager_pool_info tells which are blocks now",
-                 i, blocks[i], ull(blocks_.pool().num_ids() - 1));
 }
 
 // All blocks must be held; their entries can be counted then.

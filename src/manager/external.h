@@ -20,8 +20,18 @@ class ExternalBlocks {
   kvc_status unpublish(const int32_t* blocks, size_t num_blocks, uint64_t* num_unpublished);
 
  private:
-  kvc_status check_token_group(GroupIndex group) const;
-  kvc_status check_exists(const int32_t* blocks, size_t i) const;
+  kvc_status check_token_group(GroupIndex group) const {
+    if (group < shape_.num_token_groups) return KVC_OK;
+    return fail(KVC_ERROR_UNSUPPORTED,
+                "group %u is a cross group, whose blocks have no prefix; requests share them by cross_digest",
+                raw(group));
+  }
+  kvc_status check_exists(const int32_t* blocks, size_t i) const {
+    if (blocks[i] == -1 || blocks_.pool().exists(blocks[i])) return KVC_OK;
+    return invalid(
+        "entry %zu: no block %d; ids end at %llu, kvc_manager_pool_info tells which are blocks now", i,
+        blocks[i], ull(blocks_.pool().num_ids() - 1));
+  }
   kvc_status begin_entries(const int32_t* blocks, size_t num_blocks);
   kvc_status check_publication(GroupIndex group, const int32_t* blocks, size_t num_blocks, const NodeId* path,
                                size_t known);

@@ -3,8 +3,6 @@
 
 #include <kvcache/prefix.h>
 
-#include <algorithm>
-
 namespace kvc {
 namespace {
 
@@ -18,12 +16,6 @@ bool same_keys(const ExtraView& a, const ExtraView& b) {
 }
 
 }  // namespace
-
-// A request that shares runs behind the step that admits it, else behind those that were issued.
-void Fills::run_behind(const Request& request, AdmissionPlan* plan) const {
-  if ((request.flags & KVC_REQUEST_SHARE_FILLING) == 0) return;
-  plan->behind = plan->step_id != 0 ? plan->step_id : blocks_.issued();
-}
 
 // What it has hit may be filling: a commit beyond it says that all of it is written.
 void Fills::begin(Request& request, const AdmissionPlan& plan) {
@@ -40,12 +32,6 @@ void Fills::begin(Request& request, const AdmissionPlan& plan) {
                       : static_cast<uint32_t>(admitted_capacity(request, request.num_cached, false));
   fill.admission = ++admissions_;
   follow(request);
-}
-
-// Whether the request fills the position after its published ones: as long as it knew it when it was
-// admitted.
-bool Fills::fills(const Request& request) const {
-  return request.next_full <= lists_[index_of(request)].end && request.published < request.num_hashes;
 }
 
 void Fills::follow(const Request& request) {
@@ -119,18 +105,6 @@ void Fills::enqueued(const Request& request, uint64_t step_id, uint64_t* tokens)
   if (end >= request.next_full) *tokens = end;
 }
 
-void Fills::rekeyed(const Request& request, uint64_t first) {
-  FillLists::Of& fill = lists_[index_of(request)];
-  if (fill.end > first) fill.end = static_cast<uint32_t>(first);
-  follow(request);
-}
-
-kvc_status Fills::check_ahead() const {
-  return fail(KVC_ERROR_UNSUPPORTED,
-              "the manager follows fills, which a commit ahead of its step would end: publish by enqueued "
-              "steps, or commit computed tokens alone");
-}
-
 // A block that is filling is written when all of it is committed, one of the hit not by a transfer; the
 // others of its position are written now.
 bool Fills::marks_all(Request& request) {
@@ -155,13 +129,6 @@ bool Fills::marks_all(Request& request) {
   return false;
 }
 
-void Fills::truncated(const Request& request, uint32_t tokens) {
-  FillLists::Of& fill = lists_[index_of(request)];
-  if (fill.end > tokens) fill.end = tokens;
-  if (fill.enqueued > tokens) fill.enqueued = tokens;
-  follow(request);
-}
-
 uint32_t Fills::filling_groups(const Request& request, size_t position) const {
   uint32_t groups = 0;
   for (uint32_t g = 0; g < shape_.num_token_groups; ++g) {
@@ -179,20 +146,6 @@ bool Fills::holds_filling(const Request& request, uint64_t step_id) const {
     }
   }
   return false;
-}
-
-kvc_status Fills::check(size_t index, const Request& request) const {
-  const bool fills_now = fills(request);
-  KVC_CHECK(lists_[index_of(request)].listed == fills_now, "request %zu %s, its fill is %slisted", index,
-            fills_now ? "fills" : "does not fill", fills_now ? "not " : "");
-  return KVC_OK;
-}
-
-void Fills::digest(const Request& request, DigestHash* out) const {
-  const FillLists::Of& fill = lists_[index_of(request)];
-  out->add(fill.wait_until);
-  out->add(request.admitted ? fill.end | uint64_t{fill.enqueued} << 32 : 0);
-  out->add(request.admitted ? fill.admission : 0);
 }
 
 }  // namespace kvc

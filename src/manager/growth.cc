@@ -81,12 +81,6 @@ kvc_status Requests::reserve_known(Request& request, size_t num_tokens) {
   return KVC_OK;
 }
 
-// A waiting request's tokens are hashed for its next match.
-void Requests::add_known(Request& request, const int32_t* tokens, size_t num_tokens) {
-  request.learn(tokens, num_tokens);
-  if (!request.admitted) publications.hash_known(request);
-}
-
 kvc_status Requests::append(Request& request, const int32_t* tokens, size_t num_tokens, CopyList* copies) {
   if (num_tokens <= shape_.max_request_tokens) {  // else they are not read
     KVC_TRY(check_tokens(tokens, num_tokens, shape_.vocab_size));
@@ -144,12 +138,6 @@ kvc_status Requests::check_new_keys(const Request& request, uint64_t first) cons
       "an extra key begins at token %llu; it must begin at token %llu or later: the tokens before are "
       "committed, published, transferred or in a shared block",
       ull(first), ull(fixed));
-}
-
-kvc_status Requests::learn(Request& request, const int32_t* tokens, size_t num_tokens) {
-  KVC_TRY(reserve_known(request, num_tokens));
-  add_known(request, tokens, num_tokens);
-  return KVC_OK;
 }
 
 kvc_status Requests::commit(Request& request, uint64_t num_committed, uint64_t num_computed) {

@@ -7,11 +7,6 @@
 
 namespace kvc {
 
-uint64_t Headroom::expected_tokens(uint32_t headroom, uint64_t generated) const {
-  constexpr uint32_t kPercent[] = {0, 50, 75, 95};
-  return headroom == KVC_HEADROOM_NONE ? 0 : lengths_.rest(kPercent[headroom], generated);
-}
-
 // If something is expected, it must fit too, and an admission takes it at once; beside windows, whose blocks
 // come and go, only as much as without. Unless nobody is admitted who could give blocks back.
 void Headroom::widen(const Request& request, const Admissions& admissions, AdmissionPlan* plan) const {

@@ -12,7 +12,10 @@ class Headroom : public Feature {
   using Feature::Feature;
   bool on() const { return shape_.has_headroom(); }
   // Tokens that a request with so many after its prompt will probably still get, as KVC_HEADROOM_* says.
-  uint64_t expected_tokens(uint32_t headroom, uint64_t generated) const;
+  uint64_t expected_tokens(uint32_t headroom, uint64_t generated) const {
+    constexpr uint32_t kPercent[] = {0, 50, 75, 95};
+    return headroom == KVC_HEADROOM_NONE ? 0 : lengths_.rest(kPercent[headroom], generated);
+  }
   bool intact() const { return lengths_.intact(); }
 
   void configured(Request& request, const kvc_request_config& config) {

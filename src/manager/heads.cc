@@ -5,11 +5,6 @@
 
 namespace kvc {
 
-void Heads::add_demand(const Request&, AdmissionPlan* plan) const {
-  for (uint32_t g = 0; g < shape_.num_token_groups && plan->head.tokens != 0; ++g)
-    plan->demand.add_hit(blocks_.pool()[blocks_.tree().block_of(plan->head.node, g)]);
-}
-
 kvc_status Heads::refine(const Request& request, Admissions& admissions, AdmissionPlan* plan) const {
   if (plan->whole_blocks || request.drop_tail_blocks != 0 || request.external_tokens != 0) return KVC_OK;
   const size_t length = plan->hit.length;
@@ -22,18 +17,6 @@ kvc_status Heads::refine(const Request& request, Admissions& admissions, Admissi
   plan->head = {};
   admissions.plan_blocks(request, plan);
   return KVC_OK;
-}
-
-void Heads::hold(Request&, const AdmissionPlan& plan) {
-  for (uint32_t g = 0; g < shape_.num_token_groups && plan.head.tokens != 0; ++g)
-    blocks_.hold(blocks_.tree().block_of(plan.head.node, g));
-}
-
-void Heads::copy(Request& request, GroupIndex group, const AdmissionPlan& plan, CopyList& list) {
-  BlockId& copy = request.groups[group].blocks.data[plan.slots.length];
-  copy = blocks_.take_copy(group, request.ns, true);
-  list.add(blocks_.tree().block_of(plan.head.node, group), copy);
-  ++counters_.copies;
 }
 
 }  // namespace kvc

@@ -27,13 +27,6 @@ kvc_status Hints::set_priority(const Request& request, const HintRange& range) {
   return KVC_OK;
 }
 
-kvc_status Hints::end_session(const Request& request, uint64_t shared_tokens) {
-  RequestHints& hints = of_[index_of(request)];
-  hints.session_over = true;
-  hints.shared_positions = shape_.positions_within(shared_tokens);
-  return KVC_OK;
-}
-
 // To the published positions [begin, end) of an admitted request, the last first.
 void Hints::apply(const Request& request, size_t begin, size_t end) {
   const RequestHints& hints = of_[index_of(request)];
@@ -57,12 +50,6 @@ void Hints::ended(const Request& request, bool over) {
   const Prompt prompt{request.tail.data, request.hashes.data, request.key_list(), request.ns,
                       blocks_.namespaces().epoch(request.ns)};
   blocks_.cached.demote(blocks_.tree().last_known(prompt, request.num_hashes), hints.shared_positions, 0);
-}
-
-void Hints::forked(const Request& parent, const Request& child) {
-  RequestHints& hints = of_[index_of(child)];
-  hints = of_[index_of(parent)];
-  hints.session_over = false;
 }
 
 void Hints::digest(const Request& request, DigestHash* out) const {

@@ -6,15 +6,6 @@
 
 namespace kvc {
 
-kvc_status Requests::not_found(uint64_t id) {
-  if (id == 0) return fail(KVC_ERROR_NOT_FOUND, "no request 0: the id is not set; ids are never 0");
-  return fail(KVC_ERROR_NOT_FOUND, "no request %llu: it was freed, or is of another manager", ull(id));
-}
-
-kvc_status Requests::already_admitted(uint64_t id) {
-  return fail(KVC_ERROR_BUSY, "request %llu is already admitted", ull(id));
-}
-
 kvc_status Requests::find(uint64_t id, bool must_be_admitted, Request** out) {
   Request* request = table_.find(id);
   if (request == nullptr) [[unlikely]]
@@ -92,11 +83,6 @@ kvc_status Requests::fill(Request& request, const TokenSpan& prompt) {
   }
   request.set_prompt(prompt.num_tokens, num_keys, chain);
   return KVC_OK;
-}
-
-void Requests::publish(Request& request) {
-  request.building = false;
-  table_.publish(request);
 }
 
 void Requests::discard(Request& request) {

@@ -83,13 +83,6 @@ kvc_status Manager::build() {
   return KVC_OK;
 }
 
-kvc_status Manager::close_namespace(uint64_t id) {
-  const Guard lock(monitor_);
-  KVC_TRY(blocks_.namespace_blocks.close_namespace(id));
-  if (!blocks_.namespaces().is_open(id)) requests_.curves.drop(handle_index(id));
-  return KVC_OK;
-}
-
 kvc_status Manager::reset_namespace(uint64_t namespace_id) {
   const Guard lock(monitor_);
   NamespaceId ns{};
@@ -107,24 +100,12 @@ kvc_status Manager::reset_all() {
   return KVC_OK;
 }
 
-kvc_status Manager::check_caches() const {
-  if (shape_.caches()) return KVC_OK;
-  return fail(KVC_ERROR_UNSUPPORTED, "the manager was created with KVC_MANAGER_NO_PREFIX_CACHE");
-}
-
 kvc_status Manager::set_prefix_caching(bool on) {
   if (on) KVC_TRY(check_caches());
   const Guard lock(monitor_);
   if (!on) requests_.publications.stop_all();
   blocks_.set_caches(on);
   return KVC_OK;
-}
-
-kvc_status Manager::set_quota(uint64_t namespace_id, PoolIndex pool, uint64_t min, uint64_t max) {
-  const Guard lock(monitor_);
-  NamespaceId ns{};
-  KVC_TRY(blocks_.namespace_blocks.find_share(namespace_id, &ns));
-  return blocks_.shares.set_quota(ns, pool, min, max, requests_.admissions.num_admitted_of(ns));
 }
 
 const char* Manager::take_warning() {
@@ -305,13 +286,6 @@ kvc_status Manager::probe_request(uint64_t id, kvc_probe_info* info) {
   if (request == nullptr) return Requests::not_found(id);
   if (request->admitted) return Requests::already_admitted(id);
   return requests_.admissions.probe(*request, info);
-}
-
-uint64_t Manager::prefix_key(uint64_t id, size_t num_blocks) {
-  const std::lock_guard lock(monitor_.mutex());
-  const Request* request = requests_.peek(id);
-  const bool has = request != nullptr && num_blocks != 0 && num_blocks <= request->num_hashes;
-  return has ? request->hashes.data[num_blocks - 1] : 0;
 }
 
 kvc_status Manager::drop_prefix(const TokenSpan& tokens, uint64_t* num_dropped) {

@@ -68,12 +68,22 @@ class Manager {
   // From now on calls that change the state are made under this lock, in whose order they are logged.
   void log_under(std::mutex& order) { log_order_ = &order; }
 
-  kvc_status close_namespace(uint64_t id);
+  kvc_status close_namespace(uint64_t id) {
+    const Guard lock(monitor_);
+    KVC_TRY(blocks_.namespace_blocks.close_namespace(id));
+    if (!blocks_.namespaces().is_open(id)) requests_.curves.drop(handle_index(id));
+    return KVC_OK;
+  }
   kvc_status reset_namespace(uint64_t namespace_id);
   kvc_status reset_all();
   kvc_status set_prefix_caching(bool on);
 
-  kvc_status set_quota(uint64_t namespace_id, PoolIndex pool, uint64_t min, uint64_t max);
+  kvc_status set_quota(uint64_t namespace_id, PoolIndex pool, uint64_t min, uint64_t max) {
+    const Guard lock(monitor_);
+    NamespaceId ns{};
+    KVC_TRY(blocks_.namespace_blocks.find_share(namespace_id, &ns));
+    return blocks_.shares.set_quota(ns, pool, min, max, requests_.admissions.num_admitted_of(ns));
+  }
   // The miss-ratio curve of a namespace, or of all together (KVC_ALL_NAMESPACES): call(curves, ns, memory).
   template <typename Call>
   kvc_status change_curve(uint64_t namespace_id, Call&& call) {
@@ -110,7 +120,12 @@ class Manager {
   }
   kvc_status probe_request(uint64_t id, kvc_probe_info* info);
   // A key of the first blocks of a waiting request: equal keys, equal blocks. 0 if it has no such blocks.
-  uint64_t prefix_key(uint64_t id, size_t num_blocks);
+  uint64_t prefix_key(uint64_t id, size_t num_blocks) {
+    const std::lock_guard lock(monitor_.mutex());
+    const Request* request = requests_.peek(id);
+    const bool has = request != nullptr && num_blocks != 0 && num_blocks <= request->num_hashes;
+    return has ? request->hashes.data[num_blocks - 1] : 0;
+  }
   kvc_status drop_prefix(const TokenSpan& tokens, uint64_t* num_dropped);
 
   // Hints, for managers that have them; the time, for all.
@@ -155,7 +170,10 @@ class Manager {
   kvc_status check_quiet(kvc_status in_flight = KVC_ERROR_BUSY) const;
   kvc_status check_size(PoolIndex pool, uint64_t size) const;
   kvc_status check_idle() const;
-  kvc_status check_caches() const;
+  kvc_status check_caches() const {
+    if (shape_.caches()) return KVC_OK;
+    return fail(KVC_ERROR_UNSUPPORTED, "the manager was created with KVC_MANAGER_NO_PREFIX_CACHE");
+  }
   kvc_status build();
   uint32_t last_generation();
   template <typename Call>

@@ -30,12 +30,6 @@ size_t Matcher::longest_window(GroupIndex group, size_t limit, const uint32_t* r
   return length;
 }
 
-// Largest length <= positions that does not end inside an extra key's span.
-size_t Matcher::cut(KeyList keys, size_t positions) const {
-  if (keys.count == 0) return positions;
-  return cut_at_spans(keys, positions * shape_.block_size, shape_.block_size) / shape_.block_size;
-}
-
 // Every constraint only shortens, so the first length that all accept is the longest.
 size_t Matcher::longest_common(size_t limit, const uint32_t* residents, KeyList keys, uint32_t groups) const {
   const uint32_t full = groups & shape_.full_groups;
@@ -116,13 +110,6 @@ uint32_t Matcher::idle_groups(NodeId node) const {
     if (is_block(block) && blocks_.pool()[block].list == List::kLru) idle |= 1u << g;
   }
   return idle;
-}
-
-// The hit of a probe that knows so many positions; those at the end that no group can read are no longer
-// known.
-size_t Matcher::hit_of(LookupScratch& scratch, size_t* known) const {
-  while (*known != 0 && scratch.residents()[*known - 1] == 0) --*known;
-  return longest_common(*known, scratch.residents(), scratch.keys(), shape_.token_groups());
 }
 
 // Positions that died do not count: each new one reclaims a dead one. Those without a block count.

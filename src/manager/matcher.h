@@ -72,9 +72,18 @@ class Matcher {
 
   size_t match(const Prompt& prompt, size_t limit, uint32_t groups, uint32_t drop, uint64_t behind,
                NodeId* path, uint32_t* residents, LostReuse* lost, Match* found) const;
-  size_t cut(KeyList keys, size_t positions) const;
+  // Largest length <= positions that does not end inside an extra key's span.
+  size_t cut(KeyList keys, size_t positions) const {
+    if (keys.count == 0) return positions;
+    return cut_at_spans(keys, positions * shape_.block_size, shape_.block_size) / shape_.block_size;
+  }
   uint32_t idle_groups(NodeId node) const;
-  size_t hit_of(LookupScratch& scratch, size_t* known) const;
+  // The hit of a probe that knows so many positions; those at the end that no group can read are no longer
+  // known.
+  size_t hit_of(LookupScratch& scratch, size_t* known) const {
+    while (*known != 0 && scratch.residents()[*known - 1] == 0) --*known;
+    return longest_common(*known, scratch.residents(), scratch.keys(), shape_.token_groups());
+  }
   LostReuse find_lost(size_t known, size_t length, const uint32_t* residents, uint32_t groups) const;
   struct Probe;
   kvc_status look_in_slices(LookupScratch& scratch, const uint64_t& num_admitted, Probe* seen);

@@ -5,13 +5,6 @@
 
 namespace kvc {
 
-kvc_status NamespaceBlocks::open_namespace(const kvc_namespace_config& config, uint64_t* id) {
-  NamespaceId ns{};
-  KVC_TRY(s_.namespaces.open(config, &ns));
-  *id = s_.namespaces.id(ns);
-  return KVC_OK;
-}
-
 kvc_status NamespaceBlocks::close_namespace(uint64_t id) {
   NamespaceId ns{};
   if (id == 0) return invalid("namespace 0, the default one, cannot be closed");
@@ -31,13 +24,6 @@ kvc_status NamespaceBlocks::close_namespace(uint64_t id) {
   announce(KVC_EVENT_NAMESPACE_CLEARED, ns, root_of(ns));
   s_.namespaces.close(ns);
   return KVC_OK;
-}
-
-kvc_status NamespaceBlocks::check_resets() const {
-  if (s_.namespaces.may_reset()) return KVC_OK;
-  return fail(KVC_ERROR_LIMIT,
-              "the manager has made %llu resets, the most that it can make; create another manager",
-              ull(NamespaceTable::kMaxResets));
 }
 
 kvc_status NamespaceBlocks::reset_namespace(uint64_t id, NamespaceId* ns) {
@@ -68,18 +54,6 @@ void NamespaceBlocks::forget(NamespaceId ns) {
     s_.quotas.forget(s_.class_of(ns), p, s_.namespaces.cached(ns, p));
   }
   s_.namespaces.reset_one(ns);
-}
-
-void NamespaceBlocks::announce(uint32_t kind, NamespaceId ns, NodeId cleared) {
-  if (s_.events.enabled()) s_.events.add(kind, s_.namespaces.epoch(ns), cleared, 0, kNoBlock);
-}
-
-kvc_status NamespaceBlocks::find_share(uint64_t namespace_id, NamespaceId* ns) const {
-  if (!s_.quotas.on()) {
-    return fail(KVC_ERROR_UNSUPPORTED,
-                "max_quotas of this manager is 0; set it to the number of namespaces that have quotas");
-  }
-  return s_.namespaces.find(namespace_id, ns);
 }
 
 }  // namespace kvc

@@ -17,11 +17,6 @@ OffloadView::OffloadView(Manager& manager)
       requests_(manager.requests_),
       events_(manager.events_) {}
 
-uint64_t OffloadView::next_event() const {
-  const std::lock_guard lock(mutex_);
-  return events_.next_sequence();
-}
-
 // What a position has in the groups of tokens.
 void OffloadView::add_position(NodeId node, StoredBlock* out, size_t capacity, size_t* count) const {
   for (uint32_t g = 0; g < shape_.num_token_groups && *count < capacity; ++g) {
@@ -119,12 +114,6 @@ OffloadView::Content OffloadView::content(const StoredBlock& stored) const {
   return block.content == kvc::Content::kFilling ? Content::kLater : Content::kThere;
 }
 
-OffloadView::Moment OffloadView::check(const StoredBlock* blocks, size_t count, Content* out) const {
-  const std::lock_guard lock(mutex_);
-  for (size_t i = 0; i < count; ++i) out[i] = content(blocks[i]);
-  return {events_.next_sequence(), blocks_.tree().copies().quiet_arrivals()};
-}
-
 void OffloadView::recheck(const StoredBlock* blocks, size_t count, Moment since, Content* out) const {
   const std::lock_guard lock(mutex_);
   const bool any_came =
@@ -154,18 +143,6 @@ kvc_status OffloadView::read_prompt(uint64_t id, Prompt* out) const {
   out->num_keys = num_keys;
   std::copy_n(request->keys.data, std::min<size_t>(num_keys, out->key_capacity), out->keys);
   return KVC_OK;
-}
-
-bool OffloadView::is_epoch(uint64_t namespace_id, uint64_t epoch) const {
-  const std::lock_guard lock(mutex_);
-  NamespaceId ns{};
-  return blocks_.namespaces().find(namespace_id, &ns) == KVC_OK && blocks_.namespaces().epoch(ns) == epoch;
-}
-
-OffloadView::State OffloadView::state_of(uint64_t id) const {
-  const std::lock_guard lock(mutex_);
-  const Request* request = requests_.peek(id);
-  return request == nullptr ? State::kGone : request->admitted ? State::kAdmitted : State::kWaiting;
 }
 
 }  // namespace kvc

@@ -23,7 +23,10 @@ class OffloadView {
   explicit OffloadView(Manager& manager);
 
   const Shape& shape() const { return shape_; }
-  uint64_t next_event() const;
+  uint64_t next_event() const {
+    const std::lock_guard lock(mutex_);
+    return events_.next_sequence();
+  }
 
   // Blocks that were published, from *cursor on, which moves along. *lost: events that came and went unread.
   size_t read_published(uint64_t* cursor, StoredBlock* out, size_t capacity, uint64_t* lost) const;
@@ -43,7 +46,11 @@ class OffloadView {
   struct Moment {
     uint64_t events, quiet_arrivals;
   };
-  Moment check(const StoredBlock* blocks, size_t count, Content* out) const;
+  Moment check(const StoredBlock* blocks, size_t count, Content* out) const {
+    const std::lock_guard lock(mutex_);
+    for (size_t i = 0; i < count; ++i) out[i] = content(blocks[i]);
+    return {events_.next_sequence(), blocks_.tree().copies().quiet_arrivals()};
+  }
   // The same of blocks that were THERE then. One that may have left and come back since is LATER.
   void recheck(const StoredBlock* blocks, size_t count, Moment since, Content* out) const;
 
@@ -58,9 +65,17 @@ class OffloadView {
   };
   kvc_status read_prompt(uint64_t id, Prompt* out) const;
   enum class State { kGone, kWaiting, kAdmitted };
-  State state_of(uint64_t id) const;
+  State state_of(uint64_t id) const {
+    const std::lock_guard lock(mutex_);
+    const Request* request = requests_.peek(id);
+    return request == nullptr ? State::kGone : request->admitted ? State::kAdmitted : State::kWaiting;
+  }
   // Whether a namespace is open and was not reset.
-  bool is_epoch(uint64_t namespace_id, uint64_t epoch) const;
+  bool is_epoch(uint64_t namespace_id, uint64_t epoch) const {
+    const std::lock_guard lock(mutex_);
+    NamespaceId ns{};
+    return blocks_.namespaces().find(namespace_id, &ns) == KVC_OK && blocks_.namespaces().epoch(ns) == epoch;
+  }
 
  private:
   StoredBlock stored(NodeId node, GroupIndex group, BlockId block) const {

@@ -3,34 +3,12 @@
 
 namespace kvc {
 
-size_t Pins::find(const Prompt& prompt, size_t limit, NodeId* path, uint32_t* residents) const {
-  const size_t length = matcher_.match(prompt, limit, shape_.token_groups(), 0, path, residents, nullptr);
-  return length == 0 || stand_in(path, length) < shape_.num_token_groups || needs_any(length) ? length : 0;
-}
-
-uint32_t Pins::stand_in(const NodeId* path, size_t length) const {
-  if (needs_any(length)) return shape_.num_token_groups;
-  const uint32_t resident = blocks_.readable(path[length - 1], blocks_.retired()) & shape_.token_groups();
-  return resident == 0 ? shape_.num_token_groups : first_bit(resident);
-}
-
 size_t Pins::first_full(const NodeId* path, size_t length) const {
   size_t first = length;
   each(path, length, [&](uint32_t, size_t j, BlockId block) {
     if (blocks_.pool()[block].pins == UINT16_MAX) first = std::min(first, j);
   });
   return first;
-}
-
-Demand Pins::demand(const NodeId* path, size_t length) const {
-  Demand demand(shape_.num_pools);
-  each(path, length, [&](uint32_t, size_t, BlockId block) { demand.add_hit(blocks_.pool()[block]); });
-  return demand;
-}
-
-bool Pins::may_hold(const NodeId* path, size_t length, NamespaceId ns) const {
-  return first_full(path, length) == length &&
-         (!blocks_.quotas().on() || blocks_.room.fits(demand(path, length), ns, 0));
 }
 
 kvc_status Pins::check(const NodeId* path, size_t length, NamespaceId ns) const {
@@ -97,14 +75,6 @@ kvc_status Pins::unpin(uint64_t id) {
   blocks_.namespace_blocks.drop_user(pin->ns);
   table_.give_back(*pin);
   return KVC_OK;
-}
-
-void Pins::follow_moves(PoolIndex pool) {
-  for (size_t i = 0; i < table_.size(); ++i) {
-    const Pin& pin = table_[i];
-    if (pin.id != 0)
-      blocks_.compactor.follow_moves(pool, pin.blocks.data, size_t{pin.length} * shape_.num_token_groups);
-  }
 }
 
 }  // namespace kvc

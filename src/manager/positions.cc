@@ -76,12 +76,6 @@ size_t Positions::publish_positions(NodeId* cursor, const Publication& publicati
   return i;
 }
 
-size_t Positions::spare_nodes() const {
-  constexpr size_t kReserve = 8;  // part of the nodes
-  const size_t free = s_.tree.free_nodes(), reserve = s_.shape.max_nodes / kReserve;
-  return free < reserve ? 0 : free - reserve;
-}
-
 void Positions::make_node_room(NodeId parent, uint64_t key, const int32_t* tokens, const ExtraView& extra,
                                NamespaceId ns, uint64_t epoch) {
   constexpr size_t kReclaim = 16;  // dead chains
@@ -137,21 +131,6 @@ NodeId Positions::carry_position(NodeId parent, uint64_t chain, const TableHash&
   return node;
 }
 
-// A block that is held externally comes to a position: others find its content from now on.
-void Positions::attach_external(NodeId node, GroupIndex group, BlockId id) {
-  shares_.give(id, s_.tree[node].ns);
-  s_.pool[id].group = static_cast<uint8_t>(group);
-  s_.pool.mark_written(s_.pool[id]);
-  s_.tree.attach(node, group, id);
-}
-
-void Positions::carry_block(NodeId node, GroupIndex group, BlockId id, uint32_t uses, uint32_t level,
-                            uint64_t until) {
-  s_.zeroing.set_owner(id, s_.namespaces.id(s_.tree[node].ns));
-  attach_external(node, group, id);
-  s_.tree.notes().carry(node, uses, level, until);
-}
-
 void Positions::end_positions() {
   uint64_t left = s_.counters.nodes_used;
   for (size_t i = 0; left != 0 && i < s_.tree.places().used(); ++i) {
@@ -186,13 +165,6 @@ bool Positions::is_alone(const GroupTable* groups, size_t position) {
   return !s_.tree.has_children(node);
 }
 
-void Positions::make_private(const GroupTable* groups, size_t position) {
-  for (uint32_t g = 0; g < s_.shape.num_token_groups; ++g) {
-    const BlockId id = groups[g].blocks.data[position];
-    if (is_block(id) && is_node(s_.pool[id].node)) cached_.detach(id);
-  }
-}
-
 bool Positions::unpublish(BlockId id) {
   const Block block = s_.pool.read(id);
   if (!is_node(block.node) || s_.tree.stale(s_.tree[block.node])) return false;
@@ -202,15 +174,6 @@ bool Positions::unpublish(BlockId id) {
     cached_.detach(id);
   }
   return true;
-}
-
-size_t Positions::drop_idle(NodeId node) {
-  size_t dropped = 0;
-  cached_.each(node, [&](BlockId id) {
-    cached_.free(id);
-    ++dropped;
-  });
-  return dropped;
 }
 
 }  // namespace kvc

@@ -42,7 +42,12 @@ class Positions {
   // in each group, and no longer prefix is known.
   bool is_alone(const GroupTable* groups, size_t position);
   // Takes the blocks of a position of a request's tables from the tree.
-  void make_private(const GroupTable* groups, size_t position);
+  void make_private(const GroupTable* groups, size_t position) {
+    for (uint32_t g = 0; g < s_.shape.num_token_groups; ++g) {
+      const BlockId id = groups[g].blocks.data[position];
+      if (is_block(id) && is_node(s_.pool[id].node)) cached_.detach(id);
+    }
+  }
   // Makes a published block private or free; false if it is not published.
   bool unpublish(BlockId id);
   // The usual publication, in a plain manager without curves: a request's next position, which has no extra
@@ -59,7 +64,14 @@ class Positions {
     return true;
   }
   // Frees what nobody holds at a position; returns the number of blocks.
-  size_t drop_idle(NodeId node);
+  size_t drop_idle(NodeId node) {
+    size_t dropped = 0;
+    cached_.each(node, [&](BlockId id) {
+      cached_.free(id);
+      ++dropped;
+    });
+    return dropped;
+  }
   // Counts entries of an externally held block within one call, in its fence field: the end of the hold sets
   // that anyway.
   void begin_entries(BlockId id) { s_.pool[id].fence = 0; }
@@ -74,7 +86,11 @@ class Positions {
   void end_positions();
   // Publishes an externally held block, which gets its content, at a position. That has been used so often,
   // and has the level until then (0 = no end), as far as this manager keeps such things.
-  void carry_block(NodeId node, GroupIndex group, BlockId id, uint32_t uses, uint32_t level, uint64_t until);
+  void carry_block(NodeId node, GroupIndex group, BlockId id, uint32_t uses, uint32_t level, uint64_t until) {
+    s_.zeroing.set_owner(id, s_.namespaces.id(s_.tree[node].ns));
+    attach_external(node, group, id);
+    s_.tree.notes().carry(node, uses, level, until);
+  }
 
  private:
   template <bool kGaps>
@@ -84,8 +100,19 @@ class Positions {
   // evict all that nobody holds before the free nodes run out. Does nothing if the position is known.
   void make_node_room(NodeId parent, uint64_t key, const int32_t* tokens, const ExtraView& extra,
                       NamespaceId ns, uint64_t epoch);
-  size_t spare_nodes() const;  // free ones beyond those that make_node_room() keeps
-  void attach_external(NodeId node, GroupIndex group, BlockId id);
+  // Free ones beyond those that make_node_room() keeps.
+  size_t spare_nodes() const {
+    constexpr size_t kReserve = 8;  // part of the nodes
+    const size_t free = s_.tree.free_nodes(), reserve = s_.shape.max_nodes / kReserve;
+    return free < reserve ? 0 : free - reserve;
+  }
+  // A block that is held externally comes to a position: others find its content from now on.
+  void attach_external(NodeId node, GroupIndex group, BlockId id) {
+    shares_.give(id, s_.tree[node].ns);
+    s_.pool[id].group = static_cast<uint8_t>(group);
+    s_.pool.mark_written(s_.pool[id]);
+    s_.tree.attach(node, group, id);
+  }
 
   BlockState& s_;
   CachedBlocks& cached_;

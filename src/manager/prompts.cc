@@ -51,14 +51,6 @@ bool Prompts::make_record() {
   return true;
 }
 
-void Prompts::free_buffers(RegisteredPrompt& prompt) {
-  prompt.name.clear(arena_);
-  prompt.tokens.clear(arena_);
-  prompt.keys.clear(arena_);
-  prompt.hashes.clear(arena_);
-  prompt.blocks.clear(arena_);
-}
-
 kvc_status Prompts::add(const char* name, const TokenSpan& span, LookupScratch& scratch,
                         uint64_t* num_pinned) {
   Prompt content;
@@ -89,10 +81,6 @@ kvc_status Prompts::carry(const char* name, const TokenSpan& span, const LookupS
   while (*link >= 0 && *link != static_cast<int32_t>(index)) link = &records_.data[*link].next;
   enter(*link < 0 ? &unused_ : link, fresh);  // < 0: it is in use
   return KVC_OK;
-}
-
-void Prompts::pin_again(const char* name, size_t num_positions) {
-  if (const int32_t index = find(name); index >= 0) grow(records_.data[index], num_positions);
 }
 
 kvc_status Prompts::check_new(const char* name, const LookupScratch& scratch, Prompt* content) const {
@@ -129,11 +117,6 @@ kvc_status Prompts::begin(const char* name, const TokenSpan& span, const Prompt&
   return KVC_OK;
 }
 
-kvc_status Prompts::no_memory(RegisteredPrompt& fresh, size_t num_tokens) {
-  free_buffers(fresh);
-  return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory to register a prompt of %zu tokens", num_tokens);
-}
-
 // In the unused record that a link leads to.
 void Prompts::enter(int32_t* link, RegisteredPrompt& fresh) {
   const int32_t index = *link;
@@ -153,11 +136,6 @@ static kvc_status no_prompt(const char* name) {
   return fail(KVC_ERROR_NOT_FOUND, "no prompt \"%s\" is registered", name);
 }
 
-void Prompts::give_up(RegisteredPrompt& prompt) {
-  pins_.release(prompt.blocks.data, prompt.num_pinned);
-  prompt.num_pinned = 0;
-}
-
 kvc_status Prompts::remove(const char* name) {
   const int32_t index = find(name);
   if (index < 0) return no_prompt(name);
@@ -173,19 +151,6 @@ kvc_status Prompts::remove(const char* name) {
   --count_;
   blocks_.namespace_blocks.drop_user(prompt.ns);
   return KVC_OK;
-}
-
-void Prompts::follow_moves(PoolIndex pool) {
-  each([&](size_t, const RegisteredPrompt& prompt) {
-    blocks_.compactor.follow_moves(pool, prompt.blocks.data,
-                                   size_t{prompt.num_pinned} * shape_.num_token_groups);
-  });
-}
-
-void Prompts::drop_stale() {
-  each([&](size_t i, const RegisteredPrompt& prompt) {
-    if (prompt.epoch != blocks_.namespaces().epoch(prompt.ns)) give_up(records_.data[i]);
-  });
 }
 
 kvc_status Prompts::copy(const char* name, size_t num_more, Text* text) {
@@ -209,11 +174,6 @@ kvc_status Prompts::copy(const char* name, size_t num_more, Text* text) {
   text->index = static_cast<uint32_t>(index);
   text->generation = prompt.generation;
   return KVC_OK;
-}
-
-void Prompts::keep_prompt_of(uint32_t request) {
-  if (const uint32_t index = bound(request); index != 0)
-    grow(records_.data[index - 1], records_.data[index - 1].num_positions);
 }
 
 // The longest hit within `most` positions replaces what is pinned, unless it is shorter.

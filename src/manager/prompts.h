@@ -41,10 +41,22 @@ class Prompts {
   // For contents that are taken over: add() without a pin, at the record `index` if nobody has that, and the
   // pin of at most `num_positions` positions once their blocks are there.
   kvc_status carry(const char* name, const TokenSpan& span, const LookupScratch& scratch, uint32_t index);
-  void pin_again(const char* name, size_t num_positions);
-  void follow_moves(PoolIndex pool);  // as of Pins
+  void pin_again(const char* name, size_t num_positions) {
+    if (const int32_t index = find(name); index >= 0) grow(records_.data[index], num_positions);
+  }
+  // As of Pins.
+  void follow_moves(PoolIndex pool) {
+    each([&](size_t, const RegisteredPrompt& prompt) {
+      blocks_.compactor.follow_moves(pool, prompt.blocks.data,
+                                     size_t{prompt.num_pinned} * shape_.num_token_groups);
+    });
+  }
   // After a reset: what is pinned of older epochs is given up.
-  void drop_stale();
+  void drop_stale() {
+    each([&](size_t i, const RegisteredPrompt& prompt) {
+      if (prompt.epoch != blocks_.namespaces().epoch(prompt.ns)) give_up(records_.data[i]);
+    });
+  }
 
   // A prompt's tokens and keys, with room for more tokens. The owner gives the memory back.
   struct Text {
@@ -108,11 +120,26 @@ class Prompts {
   kvc_status check_new(const char* name, const LookupScratch& scratch, Prompt* content) const;
   kvc_status begin(const char* name, const TokenSpan& span, const Prompt& content, size_t num_positions,
                    RegisteredPrompt* fresh);
-  kvc_status no_memory(RegisteredPrompt& fresh, size_t num_tokens);
+  kvc_status no_memory(RegisteredPrompt& fresh, size_t num_tokens) {
+    free_buffers(fresh);
+    return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory to register a prompt of %zu tokens", num_tokens);
+  }
   void enter(int32_t* link, RegisteredPrompt& fresh);
-  void free_buffers(RegisteredPrompt& prompt);
-  void give_up(RegisteredPrompt& prompt);
-  [[gnu::noinline]] void keep_prompt_of(uint32_t request);
+  void free_buffers(RegisteredPrompt& prompt) {
+    prompt.name.clear(arena_);
+    prompt.tokens.clear(arena_);
+    prompt.keys.clear(arena_);
+    prompt.hashes.clear(arena_);
+    prompt.blocks.clear(arena_);
+  }
+  void give_up(RegisteredPrompt& prompt) {
+    pins_.release(prompt.blocks.data, prompt.num_pinned);
+    prompt.num_pinned = 0;
+  }
+  [[gnu::noinline]] void keep_prompt_of(uint32_t request) {
+    if (const uint32_t index = bound(request); index != 0)
+      grow(records_.data[index - 1], records_.data[index - 1].num_positions);
+  }
   void grow(RegisteredPrompt& prompt, size_t most);
 
   const Shape& shape_;

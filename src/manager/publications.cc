@@ -75,13 +75,6 @@ void Publications::stop(Request& request, bool warns) {
   warning_ = "all prefix nodes are in use: requests stop publishing; raise kvc_manager_config.max_nodes";
 }
 
-void Publications::stop_all() {
-  requests_.each_admitted([&](Request& request) {
-    request.close_lane();
-    stop(request, false);
-  });
-}
-
 void Publications::prefetch(Request& request) {
   if (request.known < request.next_full || request.published < request.num_hashes) return;
   if (request.published < request.positions) {

@@ -31,7 +31,12 @@ class Publications : protected RequestPart {
   void mark_committed(Request& request);
   void stop(Request& request, bool warns);
   // Admitted requests publish nothing more until their next admission.
-  void stop_all();
+  void stop_all() {
+    requests_.each_admitted([&](Request& request) {
+      request.close_lane();
+      stop(request, false);
+    });
+  }
   // A block that this step probably publishes is hashed here, so that its bucket is there in time.
   void prefetch(Request& request);
 

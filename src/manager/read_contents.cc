@@ -32,7 +32,7 @@ class ContentsReader {
       : state_(state), hold_(monitor), out_(out), between_(between) {}
 
   // The lock is held on return from each of these, and let go when the reader ends.
-  void read(bool requests) {
+  void read(bool requests, size_t positions) {
     out_.block_size = state_.shape.block_size;
     out_.num_groups = state_.shape.num_groups;
     out_.lists = state_.shape.list_kinds();
@@ -42,6 +42,7 @@ class ContentsReader {
     first_unopened_.resize(state_.shape.num_pools, UINT64_MAX);
     moved_here_.resize(4096);
     order_.reserve(entry_of_block_.size());
+    make_room(positions + SlicedHold::kSlice);
     hold_.begin();
     changes_ = hold_.changes();
     out_.lineage = state_.blocks.lineages().current();
@@ -133,13 +134,14 @@ class ContentsReader {
   void make_room(size_t positions) {
     const size_t most = out_.positions.size() + positions + 1;
     if (most > out_.positions.capacity()) {
-      const size_t wanted = 2 * most;
+      const size_t wanted = std::max(most, 2 * out_.positions.capacity());
       out_.positions.reserve(wanted);
       out_.nodes.reserve(wanted);
+      keys_.reserve(wanted);
       out_.tokens.reserve(wanted * out_.block_size);
     }
     if (const size_t blocks = found_.size() + (positions + 1) * out_.num_groups; blocks > found_.capacity())
-      found_.reserve(2 * blocks);
+      found_.reserve(std::max(blocks, 2 * found_.capacity()));
   }
 
   void read_namespaces() {
@@ -360,6 +362,7 @@ class ContentsReader {
     }
     out_.positions.push_back(position);
     out_.nodes.push_back(id);
+    keys_.push_back(node.key);
     const int32_t* tokens = tree.tokens(id);
     out_.tokens.insert(out_.tokens.end(), tokens, tokens + state_.shape.block_size);
   }
@@ -505,12 +508,11 @@ class ContentsReader {
     for (size_t i = 0; i < count; ++i) {
       Contents::Position& position = out_.positions[i];
       if (position.parent >= 0) position.parent = first_of[static_cast<size_t>(position.parent)];
-      const uint64_t hash = hash_of(i);
-      auto [at, end] = known.equal_range(hash);
+      auto [at, end] = known.equal_range(keys_[i]);
       while (at != end && !is_twin(static_cast<size_t>(at->second), i)) ++at;
       first_of[i] = at == end ? static_cast<int32_t>(i) : at->second;
       if (at == end) {
-        known.emplace(hash, static_cast<int32_t>(i));
+        known.emplace(keys_[i], static_cast<int32_t>(i));
         continue;
       }
       const auto first = static_cast<size_t>(first_of[i]);
@@ -526,15 +528,6 @@ class ContentsReader {
       if (entry >= 0) found_[static_cast<size_t>(entry)].block = -1;
       entry = static_cast<int32_t>(i);
     }
-  }
-  uint64_t hash_of(size_t index) const {
-    const Contents::Position& position = out_.positions[index];
-    DigestHash hash;
-    hash.add(static_cast<uint64_t>(position.parent));
-    hash.add(position.ns);
-    hash.add_bytes(out_.tokens_of(index), out_.block_size * sizeof(int32_t));
-    hash.add_bytes(out_.spans.data() + position.first_span, position.num_spans * sizeof(ExtraSpan));
-    return hash.value();
   }
   bool is_twin(size_t a, size_t b) const {
     const Contents::Position &x = out_.positions[a], &y = out_.positions[b];
@@ -585,6 +578,7 @@ class ContentsReader {
   uint64_t changes_ = 0;              // of the manager, when this began
   std::vector<uint32_t> entry_of_;    // by index of a namespace
   std::vector<uint32_t> index_of_;    // by entry
+  std::vector<uint64_t> keys_;        // by position: hashes of all tokens and keys up to its end
   std::vector<int32_t> position_of_;  // by place of a node: the last one that was read there
   std::vector<Found> found_;
   std::vector<uint32_t> order_;             // entries of found_: list by list
@@ -602,12 +596,8 @@ class ContentsReader {
 }  // namespace
 
 kvc_status Manager::read_contents(bool requests, Contents* out, const std::function<void()>& between) {
-  const Counters now = stats();
-  out->positions.reserve(now.nodes_used + 64);
-  out->nodes.reserve(now.nodes_used + 64);
-  out->tokens.reserve((now.nodes_used + 64) * shape_.block_size);
   ContentsReader reader(state(), monitor_, *out, between);
-  reader.read(requests);
+  reader.read(requests, stats().nodes_used);
   reader.finish();
   return KVC_OK;
 }

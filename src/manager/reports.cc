@@ -7,11 +7,6 @@
 
 namespace kvc {
 
-kvc_status StateReader::find(uint64_t id, const Request** request) const {
-  *request = requests.table().find(id);
-  return *request != nullptr ? KVC_OK : Requests::not_found(id);
-}
-
 kvc_status StateReader::request_info(uint64_t id, kvc_request_info* info) const {
   const Request* request = nullptr;
   KVC_TRY(find(id, &request));

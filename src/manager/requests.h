@@ -43,14 +43,22 @@ class Requests : private RequestPart {
   // nullptr if there is none. find() closes the request's lane, peek() leaves it alone.
   Request* peek(uint64_t id) { return table_.find(id); }
   kvc_status find(uint64_t id, bool must_be_admitted, Request** request);
-  static kvc_status not_found(uint64_t id);
-  static kvc_status already_admitted(uint64_t id);
+  static kvc_status not_found(uint64_t id) {
+    if (id == 0) return fail(KVC_ERROR_NOT_FOUND, "no request 0: the id is not set; ids are never 0");
+    return fail(KVC_ERROR_NOT_FOUND, "no request %llu: it was freed, or is of another manager", ull(id));
+  }
+  static kvc_status already_admitted(uint64_t id) {
+    return fail(KVC_ERROR_BUSY, "request %llu is already admitted", ull(id));
+  }
 
   // A new request: begin() and fill(), which needs no lock, then publish() or discard(). `config` is
   // complete.
   kvc_status begin(const TokenSpan& prompt, const kvc_request_config& config, Request** request);
   kvc_status fill(Request& request, const TokenSpan& prompt);
-  void publish(Request& request);
+  void publish(Request& request) {
+    request.building = false;
+    table_.publish(request);
+  }
   void discard(Request& request);  // a request without blocks
 
   using RequestPart::capacity_for;
@@ -70,7 +78,11 @@ class Requests : private RequestPart {
   }
   kvc_status append(Request& request, const int32_t* tokens, size_t num_tokens, CopyList* copies);
   // Adds tokens that were computed without being appended.
-  kvc_status learn(Request& request, const int32_t* tokens, size_t num_tokens);
+  kvc_status learn(Request& request, const int32_t* tokens, size_t num_tokens) {
+    KVC_TRY(reserve_known(request, num_tokens));
+    add_known(request, tokens, num_tokens);
+    return KVC_OK;
+  }
   // Adds what says more of tokens that are not written yet, known or not.
   kvc_status add_keys(Request& request, const kvc_extra_key* keys, size_t num_keys);
   // Steps in flight compute the tokens behind `num_computed`, and read what windows have left since then.
@@ -121,7 +133,11 @@ class Requests : private RequestPart {
 
   // growth.cc
   kvc_status reserve_known(Request& request, size_t num_tokens);
-  void add_known(Request& request, const int32_t* tokens, size_t num_tokens);
+  // A waiting request's tokens are hashed for its next match.
+  void add_known(Request& request, const int32_t* tokens, size_t num_tokens) {
+    request.learn(tokens, num_tokens);
+    if (!request.admitted) publications.hash_known(request);
+  }
   kvc_status check_new_keys(const Request& request, uint64_t first) const;
   // Tokens that a transfer writes, or those that are known of them.
   static uint64_t transferred(const Request& request) {
@@ -135,10 +151,22 @@ class Requests : private RequestPart {
 
   // shrink.cc
   void end_admission(Request& request, bool over);
-  bool reserve_preemption(Request& request);
-  bool reserve_cut(Request& request, uint64_t tokens);
+  bool reserve_preemption(Request& request) {
+    return gather_tokens(request, 0) &&
+           request.hashes.reserve(arena_, request.known / shape_.block_size, request.num_hashes);
+  }
+  // Room for the key of a cut.
+  bool reserve_cut(Request& request, uint64_t tokens) {
+    return tokens == request.known || !request.ends_inside_key(tokens) ||
+           request.keys.reserve(arena_, request.num_keys + 1, request.num_keys);
+  }
   bool gather_tokens(Request& request, size_t first_position);
-  NodeId cursor_at(const Request& request, size_t published) const;
+  // The last of the first `published` published positions of a request.
+  NodeId cursor_at(const Request& request, size_t published) const {
+    NodeId cursor = request.cursor;
+    for (size_t j = request.published; j > published; --j) cursor = blocks_.tree()[cursor].parent;
+    return cursor;
+  }
 
   RequestTable table_;
   Prompts& prompts_;

@@ -179,13 +179,6 @@ void Restore::take_blocks() {
   }
 }
 
-void Restore::give_all_back() {
-  for (uint32_t p = 0; p < pools_.size(); ++p) {  // those that were given back come in another order
-    blocks_.take_for_contents(p, pools_[p].rest.size(), pools_[p].rest.data());
-    for (size_t i = pools_[p].popped.size(); i-- > 0;) blocks_.give_back(pools_[p].popped[i]);
-  }
-}
-
 kvc_status Restore::take() {
   KVC_TRY(manager_.check_caches());
   pools_.clear();

@@ -70,7 +70,12 @@ class Restore {
   bool order_by_age(PoolIndex pool);
   void set_ages(const Taking& pool);
   kvc_status publish();
-  void give_all_back();
+  void give_all_back() {
+    for (uint32_t p = 0; p < pools_.size(); ++p) {  // those that were given back come in another order
+      blocks_.take_for_contents(p, pools_[p].rest.size(), pools_[p].rest.data());
+      for (size_t i = pools_[p].popped.size(); i-- > 0;) blocks_.give_back(pools_[p].popped[i]);
+    }
+  }
   const Contents::Cached& cached(Entry entry) const {
     return contents_.pools[entry.pool].blocks[entry.index];
   }

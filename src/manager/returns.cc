@@ -13,12 +13,6 @@ bool Returns::has_windows(const Request& request, uint32_t tokens) const {
   return true;
 }
 
-// Whether a window's block that leaves a table may serve a later hit.
-bool Returns::serves_later(const Request& request, GroupIndex group, size_t position) const {
-  return shape_.serves_boundary(group, request.prompt_len, position) ||
-         features_.get<States>().serves_later(request, group, position);
-}
-
 // How such a block is kept. Of a window or a chunk, what only hits need that end far before the prompt's end,
 // and far before the end of this request's hit, or of what one group alone could have hit, leaves first.
 Keep Returns::keep_of(const Request& request, GroupIndex group, size_t position) const {
@@ -61,15 +55,6 @@ size_t Returns::boundary_below(const Request& request, size_t position) const {
     if (step != 0 && position != 0) consider((position - 1) / step * step);
   }
   return best;
-}
-
-// What a window has returned near an end where hits are likely was of use until now: it stays as long as the
-// full-attention blocks that such a hit needs as well.
-void Returns::renew_window(const Request& request, const NearEnds& near, GroupIndex group, size_t position) {
-  if (position >= request.published || !near.has(position) || !serves_later(request, group, position)) return;
-  const BlockId full = request.groups[first_bit(full_)].blocks.data[position];
-  const NodeId node = blocks_.pool()[full].node;
-  if (is_node(node)) blocks_.cached.renew(node, group);
 }
 
 void Returns::release_windows(Request& request, uint32_t groups, const NearEnds* near, size_t begin,

@@ -38,10 +38,22 @@ class Returns : protected RequestPart {
     return shape_.groups[group].window_start(end < shape_.near_tokens ? 0 : end - shape_.near_tokens,
                                              shape_.block_size);
   }
-  bool serves_later(const Request& request, GroupIndex group, size_t position) const;
+  // Whether a window's block that leaves a table may serve a later hit.
+  bool serves_later(const Request& request, GroupIndex group, size_t position) const {
+    return shape_.serves_boundary(group, request.prompt_len, position) ||
+           features_.get<States>().serves_later(request, group, position);
+  }
   Keep keep_of(const Request& request, GroupIndex group, size_t position) const;
   size_t boundary_below(const Request& request, size_t position) const;
-  void renew_window(const Request& request, const NearEnds& near, GroupIndex group, size_t position);
+  // What a window has returned near an end where hits are likely was of use until now: it stays as long as
+  // the full-attention blocks that such a hit needs as well.
+  void renew_window(const Request& request, const NearEnds& near, GroupIndex group, size_t position) {
+    if (position >= request.published || !near.has(position) || !serves_later(request, group, position))
+      return;
+    const BlockId full = request.groups[first_bit(full_)].blocks.data[position];
+    const NodeId node = blocks_.pool()[full].node;
+    if (is_node(node)) blocks_.cached.renew(node, group);
+  }
   void release_windows(Request& request, uint32_t groups, const NearEnds* near, size_t begin, size_t end,
                        bool stale);
   void release_full(Request& request, size_t begin, size_t end, bool stale);

@@ -103,10 +103,4 @@ void Room::take_back_hit(BlockId id, List was) {
   block.list = was;
 }
 
-// FREE may count less than nothing: what is available is right, since cached blocks stand in for it.
-void Room::expect_blocks(NamespaceId ns, size_t pool, uint64_t count) {
-  s_.pool.counts(pool).free -= count;
-  s_.quotas.expect(s_.class_of(ns), pool, count);
-}
-
 }  // namespace kvc

@@ -93,7 +93,11 @@ class Room {
   // what refuses know. False if the block is held already.
   bool expect_hit(BlockId id, List* was);
   void take_back_hit(BlockId id, List was);
-  void expect_blocks(NamespaceId ns, size_t pool, uint64_t count);
+  // FREE may count less than nothing: what is available is right, since cached blocks stand in for it.
+  void expect_blocks(NamespaceId ns, size_t pool, uint64_t count) {
+    s_.pool.counts(pool).free -= count;
+    s_.quotas.expect(s_.class_of(ns), pool, count);
+  }
   static uint64_t last_shortage();  // blocks missing at this thread's last refusal
 
  private:

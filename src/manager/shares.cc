@@ -33,14 +33,6 @@ kvc_status Shares::check_publication(NamespaceId ns, const int32_t* blocks, size
   return KVC_OK;
 }
 
-// An externally held block has been published in a namespace.
-void Shares::give_share(BlockId id, NamespaceId ns) {
-  const ClassIndex cls = s_.class_of(ns);
-  const PoolIndex pool = s_.pool[id].pool;
-  s_.quotas.give(id, pool, cls, s_.namespaces.id(ns), List::kHeld);
-  keep_to_quota(cls, pool);
-}
-
 // visit(id): blocks that count as held, fenced ones too.
 template <typename Visit>
 void Shares::each_held(PoolIndex pool, Visit&& visit) const {
@@ -100,11 +92,6 @@ kvc_status Shares::set_quota(NamespaceId ns, PoolIndex pool, uint64_t min, uint6
   }
   if (ends) end(ns);
   return KVC_OK;
-}
-
-void Shares::carry_quota(NamespaceId ns, ClassIndex cls, PoolIndex pool, uint64_t min, uint64_t max) {
-  if (s_.class_of(ns) == 0) begin(ns, cls, 0);
-  s_.quotas.set_limits(cls, pool, min, max);
 }
 
 // The blocks of a class that `moves` tells of come to another one. Cached ones keep their places among each

@@ -16,7 +16,10 @@ class Shares {
   // The namespace has a quota no more.
   void end(NamespaceId ns);
   // A namespace has a quota in a pool, whatever is held; the caller has checked its numbers.
-  void carry_quota(NamespaceId ns, ClassIndex cls, PoolIndex pool, uint64_t min, uint64_t max);
+  void carry_quota(NamespaceId ns, ClassIndex cls, PoolIndex pool, uint64_t min, uint64_t max) {
+    if (s_.class_of(ns) == 0) begin(ns, cls, 0);
+    s_.quotas.set_limits(cls, pool, min, max);
+  }
   // What it has above its maximum, once blocks have come to it, is evicted as far as nobody holds it.
   void keep_to_quota(ClassIndex cls, PoolIndex pool) {
     if (const uint64_t max = s_.quotas.share(cls, pool).max; max != Quotas::kNoMaximum)
@@ -45,7 +48,13 @@ class Shares {
   }
 
  private:
-  [[gnu::noinline]] void give_share(BlockId id, NamespaceId ns);
+  // An externally held block has been published in a namespace.
+  [[gnu::noinline]] void give_share(BlockId id, NamespaceId ns) {
+    const ClassIndex cls = s_.class_of(ns);
+    const PoolIndex pool = s_.pool[id].pool;
+    s_.quotas.give(id, pool, cls, s_.namespaces.id(ns), List::kHeld);
+    keep_to_quota(cls, pool);
+  }
   template <typename Visit>
   void each_held(PoolIndex pool, Visit&& visit) const;
   template <typename Moves>

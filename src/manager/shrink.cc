@@ -51,11 +51,6 @@ bool Requests::gather_tokens(Request& request, size_t first_position) {
   return true;
 }
 
-bool Requests::reserve_preemption(Request& request) {
-  return gather_tokens(request, 0) &&
-         request.hashes.reserve(arena_, request.known / shape_.block_size, request.num_hashes);
-}
-
 kvc_status Requests::preempt(Request& request) {
   if (!request.admitted) {
     return fail(KVC_ERROR_BUSY, "request %llu waits already and holds no blocks; free it, or leave it",
@@ -102,12 +97,6 @@ kvc_status Requests::fail_step(uint64_t step_id, uint64_t* ids, size_t capacity,
   return KVC_OK;
 }
 
-// Room for the key of a cut.
-bool Requests::reserve_cut(Request& request, uint64_t tokens) {
-  return tokens == request.known || !request.ends_inside_key(tokens) ||
-         request.keys.reserve(arena_, request.num_keys + 1, request.num_keys);
-}
-
 static kvc_status no_memory_to_cut() {
   return fail(KVC_ERROR_OUT_OF_MEMORY, "no memory for the tokens of a truncated request");
 }
@@ -147,13 +136,6 @@ kvc_status Requests::truncate(Request& request, uint64_t num_tokens) {
   request.cut(tokens, slots, kept, published, matcher_.chain(cursor, request.ns));
   features.each([&](auto& feature) { feature.truncated(request, tokens); });
   return KVC_OK;
-}
-
-// The last of the first `published` published positions of a request.
-NodeId Requests::cursor_at(const Request& request, size_t published) const {
-  NodeId cursor = request.cursor;
-  for (size_t j = request.published; j > published; --j) cursor = blocks_.tree()[cursor].parent;
-  return cursor;
 }
 
 void Requests::follow_moves(PoolIndex pool) {

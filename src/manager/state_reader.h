@@ -124,7 +124,10 @@ struct StateReader {
                           void* slots, size_t element_size) const;
   kvc_status check(const Env& env) const;
   uint64_t digest() const;
-  kvc_status find(uint64_t id, const Request** request) const;
+  kvc_status find(uint64_t id, const Request** request) const {
+    *request = requests.table().find(id);
+    return *request != nullptr ? KVC_OK : Requests::not_found(id);
+  }
   // A few columns at a time, so that a request with little in common ends it early.
   kvc_status common_prefix(const uint64_t* ids, size_t num_ids, GroupIndex group,
                            uint64_t* num_common) const {

@@ -7,24 +7,6 @@
 
 namespace kvc {
 
-// The tokens of a state that a hit of the whole prompt needs once its tail is dropped; 0 = none.
-uint64_t States::shortened_prompt(const Request& request) const {
-  const uint64_t blocks = request.prompt_len == 0 ? 0 : (request.prompt_len - 1) / shape_.block_size;
-  if (request.drop_tail_blocks == 0 || blocks <= request.drop_tail_blocks) return 0;
-  return (blocks - request.drop_tail_blocks) * shape_.block_size;
-}
-
-bool States::serves_later(const Request& request, GroupIndex group, size_t position) const {
-  if (!has(group)) return false;
-  const uint64_t end = (position + 1) * shape_.block_size;
-  return end == request.junction || end == shortened_prompt(request);
-}
-
-bool States::may_lack(const Request& request, GroupIndex group, size_t position) const {
-  return has(group) && position + 1 != request.positions &&
-         (request.committed == 0 || position != (request.committed - 1) / shape_.block_size);
-}
-
 uint64_t States::num_lacking(const Request& request) const {
   uint64_t count = 0;
   for (const uint32_t g : bits_of(shape_.state_groups)) {
@@ -32,11 +14,6 @@ uint64_t States::num_lacking(const Request& request) const {
     for (size_t j = table.dropped; j < request.positions; ++j) count += !is_block(table.blocks.data[j]);
   }
   return count;
-}
-
-uint64_t States::next_checkpoint(const Request& request) const {
-  if (!request.admitted || request.next_full == UINT32_MAX || stale(request)) return 0;  // publishes nothing
-  return checkpoint_after(request, request.committed, request.junction);
 }
 
 uint64_t States::checkpoint_after(const Request& request, uint64_t committed, uint64_t junction) const {
@@ -71,12 +48,6 @@ void States::tell(const Request& request, const AdmissionPlan& plan, kvc_probe_i
   info->next_checkpoint = checkpoint_after(request, plan.slots.cached, plan.hit.junction * shape_.block_size);
 }
 
-// The state before a new one stays until that is computed.
-void States::add_least(const Request& request, bool grows, Least* least) const {
-  if (!grows || request.positions == 0) return;
-  for (const uint32_t g : groups()) ++least->blocks[shape_.groups[g].pool];
-}
-
 // Whether the state after `committed` tokens has a block in each state group.
 kvc_status States::check_commit(const Request& request, uint32_t committed) const {
   if (committed == request.committed) return KVC_OK;
@@ -102,12 +73,6 @@ bool States::opens_lane(const Request& request) const {
     if (!is_block(table.blocks.data[table.dropped])) return false;
   }
   return true;
-}
-
-// There is only the present state.
-void States::restrict(const Request& request, Restorable* near) const {
-  if (near->lower < request.committed) near->lower = 0;
-  if (near->higher != 0 && near->higher < request.committed) near->higher = request.committed;
 }
 
 // If a step that ended at the last token kept would find no block, those of the committed ones.

@@ -91,7 +91,8 @@ inline bool Stepper::commit_items(const StepPlan& plan, uint64_t step_id, bool u
     for (const uint32_t bit : bits_of(left)) {
       const size_t i = begin + bit;
       if (status[i] == kRepeated) continue;
-      if (usual && commit_usual(plan, i)) {
+      Request* const request = usual ? requests_.peek(step.requests[i]) : nullptr;
+      if (request != nullptr && requests_.commit_usual(*request, step.committed[i])) {
         status[i] = kCommitted;
         continue;
       }
@@ -201,12 +202,6 @@ kvc_status Stepper::truncate_item(const StepPlan& plan, size_t i) {
                    request->known);
   }
   return requests_.truncate(*request, length);
-}
-
-void Stepper::close_lanes(const uint64_t* ids, size_t count) {
-  for (size_t i = 0; i < count; ++i) {
-    if (Request* request = requests_.peek(ids[i]); request != nullptr) request->close_lane();
-  }
 }
 
 void Stepper::extend_item(StepPlan& plan, size_t i, kvc_status& status, CopyList& copies) {

@@ -16,7 +16,6 @@ class Marks {
  public:
   static constexpr uint32_t kNone = UINT32_MAX;
 
-  [[nodiscard]] bool create(Memory& memory, size_t size) { return marks_.create(memory, size); }
   // Makes room for indices below `size`; on false nothing has changed.
   [[nodiscard]] bool grow(Memory& memory, size_t size) {
     return size <= marks_.size() || marks_.grow(memory, size);
@@ -51,8 +50,7 @@ class Stepper {
         rows_(rows),
         memory_(memory) {}
   [[nodiscard]] bool create() {
-    return item_marks_.create(memory_, shape_.max_requests) &&
-           row_marks_.create(memory_, shape_.max_requests);
+    return item_marks_.grow(memory_, shape_.max_requests) && row_marks_.grow(memory_, shape_.max_requests);
   }
 
   kvc_status step(StepPlan& plan);
@@ -77,7 +75,11 @@ class Stepper {
   bool commit_items(const StepPlan& plan, uint64_t step_id, bool usual, Guard& lock, FirstError& failure);
   void shrink_items(const StepPlan& plan, Guard& lock, FirstError& failure);
   void extend_items(StepPlan& plan, bool usual, CopyList& copies, Guard& lock, FirstError& failure);
-  void close_lanes(const uint64_t* ids, size_t count);
+  void close_lanes(const uint64_t* ids, size_t count) {
+    for (size_t i = 0; i < count; ++i) {
+      if (Request* request = requests_.peek(ids[i]); request != nullptr) request->close_lane();
+    }
+  }
   uint64_t find_repeated(const StepPlan& plan, uint64_t step_id, size_t begin, size_t end,
                          kvc_status* status);
   void commit_item(const StepPlan& plan, size_t i, kvc_status& status);
@@ -94,7 +96,6 @@ class Stepper {
 
   // decode.cc
   bool is_usual(const StepPlan& plan) const;
-  bool commit_usual(const StepPlan& plan, size_t i) const;
   bool extend_usual(StepPlan& plan, size_t i);
   uint64_t decode(const StepPlan& plan, uint64_t step_id, size_t begin, size_t end, kvc_status* status);
   template <bool kUsual>

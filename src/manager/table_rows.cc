@@ -22,11 +22,6 @@ void write_entry(kvc_step& step, GroupIndex group, int32_t row, size_t position,
 
 }  // namespace
 
-void TableRows::forget(Request& request) {
-  if (owns(request, request.row)) owners_[static_cast<size_t>(request.row)] = 0;
-  request.row = -1;
-}
-
 void TableRows::write_slots(const StepPlan& plan, size_t i, const Request* request, uint64_t first,
                             uint64_t count) const {
   const kvc_step& step = plan.step;

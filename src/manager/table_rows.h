@@ -38,7 +38,10 @@ class TableRows {
   Owners owners() const { return {owners_.data(), owners_.size()}; }
   bool owns(const Request& request, int32_t row) const { return owners().owns(request, row); }
   // The row that the request was in is not kept up to date any more.
-  void forget(Request& request);
+  void forget(Request& request) {
+    if (owns(request, request.row)) owners_[static_cast<size_t>(request.row)] = 0;
+    request.row = -1;
+  }
   // Brings the item's row up to date and says how long it is.
   void show(StepPlan& plan, size_t item, Request* request);
   // The usual change of a row, in a plain manager: the request has got one block more.

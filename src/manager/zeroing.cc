@@ -34,9 +34,4 @@ void Zeroing::take_off_list(BlockId block, uint64_t owner) {
       static_cast<size_t>(std::remove(blocks_.data(), blocks_.data() + count_, raw(block)) - blocks_.data());
 }
 
-void Zeroing::clear_list() {
-  for (size_t i = 0; i < count_; ++i) listed_[static_cast<size_t>(blocks_[i])] = 0;
-  count_ = 0;
-}
-
 }  // namespace kvc

@@ -42,7 +42,10 @@ class Zeroing {
   size_t count() const { return count_; }
   const int32_t* blocks() const { return blocks_.data(); }
   bool listed(BlockId block) const { return listed_[index(block)] != 0; }
-  void clear_list();
+  void clear_list() {
+    for (size_t i = 0; i < count_; ++i) listed_[static_cast<size_t>(blocks_[i])] = 0;
+    count_ = 0;
+  }
 
  private:
   void take_off_list(BlockId block, uint64_t owner);
