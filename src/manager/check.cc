@@ -32,7 +32,7 @@ class Checker {
     for (size_t p = 0; p < shape_.num_pools; ++p) KVC_TRY(blocks(p));
     KVC_CHECK(num_published_ == num_in_rings_, "%zu blocks are published, %zu are copies of a first one",
               num_published_, num_in_rings_);
-    KVC_TRY(same("the pool", 0, "blocks filling", num_filling_, pool_.filling().size()));
+    KVC_TRY(same("blocks filling", num_filling_, pool_.filling().size()));
     KVC_TRY(nodes());
     for (uint32_t ns = 0; ns < num_namespaces; ++ns) KVC_TRY(namespace_of(ns));
     for (size_t p = 0; p < shape_.num_pools && s_.blocks.quotas().on(); ++p) KVC_TRY(shares(p));
@@ -41,7 +41,11 @@ class Checker {
   }
 
  private:
-  // What is found, and what is counted of it.
+  // What is found, and what is counted of it: in all, or of a pool, a class or a namespace.
+  static kvc_status same(const char* what, uint64_t found, uint64_t counted) {
+    KVC_CHECK(found == counted, "%llu %s, %llu counted", ull(found), what, ull(counted));
+    return KVC_OK;
+  }
   static kvc_status same(const char* owner, size_t index, const char* what, uint64_t found,
                          uint64_t counted) {
     KVC_CHECK(found == counted, "%s %zu has %llu %s, %llu counted", owner, index, ull(found), what,
@@ -58,8 +62,8 @@ class Checker {
       admitted_of_[s_.blocks.shares.class_of(r.ns)] += r.admitted;
       return r.building ? KVC_OK : request(i, r);
     }));
-    KVC_TRY(same("the table", 0, "requests, admitted or not", all, s_.requests.count()));
-    KVC_TRY(same("the table", 0, "requests admitted", admitted, s_.requests.admissions.num_admitted()));
+    KVC_TRY(same("requests, admitted or not", all, s_.requests.count()));
+    KVC_TRY(same("requests admitted", admitted, s_.requests.admissions.num_admitted()));
     KVC_TRY(lost_reuse());
     KVC_CHECK(s_.requests.features.get<Headroom>().intact(),
               "the counts of lengths do not sum to their total");
@@ -354,7 +358,7 @@ class Checker {
     }
     KVC_CHECK(tree_.notes().retention().deadlines().intact(), "the deadlines of hints are broken");
     KVC_CHECK(tree_.notes().uses().intact(), "the uses of evicted positions are broken");
-    KVC_TRY(same("the tree", 0, "nodes in use", alive, s_.counters.nodes_used));
+    KVC_TRY(same("nodes in use", alive, s_.counters.nodes_used));
     KVC_CHECK(tree_.places().intact(s_.counters.nodes_used), "the places of unused nodes are broken");
     return KVC_OK;
   }
@@ -464,7 +468,7 @@ class Checker {
     size_t listed = 0;
     for (size_t i = 0; list.on() && i < pool_.num_ids(); ++i)
       listed += list.listed(BlockId{static_cast<int32_t>(i)});
-    return same("the pool", 0, "blocks to be cleared", listed, list.count());
+    return same("blocks to be cleared", listed, list.count());
   }
 
   kvc_status tenants() {
