@@ -139,11 +139,12 @@ TEST_F(CheckTest, HoldsThatDoNotAddUp) {
 }
 
 TEST_F(CheckTest, CountsOfAPool) {
-  expect_found(counts().free, counts().free - 1, "counted");
-  expect_found(counts().free, counts().free + 1, "counted");
-  expect_found(counts().lru, counts().lru + 1, "counted");
-  expect_found(counts().fenced, counts().fenced + 1, "counted");
-  expect_found(counts().stale, counts().stale + 1, "counted");
+  expect_found(counts().free, counts().free - 1, "FREE, ");
+  expect_found(counts().free, counts().free + 1, "FREE, ");
+  expect_found(counts().lru, counts().lru + 1, "LRU, ");
+  expect_found(counts().fenced, counts().fenced + 1, "FENCED, ");
+  expect_found(counts().stale, counts().stale + 1, "stale, ");
+  expect_found(counts().filling, counts().filling + 1, "filling, ");
   expect_found(counts().reserved, counts().reserved + 1, "reserved");
   expect_found(counts().pinned, counts().pinned + 1, "pinned");
 }
@@ -285,6 +286,7 @@ TEST_F(CheckTest, LanesThatPromiseTooMuch) {
 TEST_F(CheckTest, NamespacesWithWrongCounts) {
   NamespaceTable& namespaces = peer().namespaces();
   expect_found(namespaces[0].users, namespaces[0].users + 1, "users");
+  expect_found(namespaces[0].num_nodes, namespaces[0].num_nodes + 1, "nodes, ");
   uint64_t& cached = namespaces.cached(0, 0);
   ASSERT_GT(cached, 0u);
   expect_found(cached, cached - 1, "cached blocks");
