@@ -223,10 +223,11 @@ int launch_attention(const AttentionConfig& config, const AttentionArgs& args, c
     const int error = launch(make_plan, {config.num_classes}, kPlanThreads, 0, stream, args, plans);
     if (error != 0) return error;
   }
-  uint64_t pieces = 1;
+  uint64_t pieces = 1, elements = 1;  // elements: of a piece
   for (uint32_t i = 0; i < config.num_classes; ++i) {
     const Plan& plan = plans.of_class[i];
     pieces = std::max(pieces, plan.max_pieces);
+    elements = std::max(elements, uint64_t{plan.tile_rows} * args.v_dim);
     const int error = config.support.path == AttentionPath::kMma
                           ? config.kernels[i].launch(args, plan, stream)
                       : config.plain_rows == 1 ? launch_plain<1>(args, plan, stream)
@@ -236,7 +237,7 @@ int launch_attention(const AttentionConfig& config, const AttentionArgs& args, c
   const uint64_t most = 8 * uint64_t{config.limits.num_multiprocessors};
   const uint64_t blocks = std::min(pieces * args.num_heads, most);
   // A few results of many parts are split by elements, to keep more of the device busy.
-  const uint64_t shares = std::min(ceil_div(kDecodeRows * args.v_dim, kMergeThreads), most / blocks);
+  const uint64_t shares = std::min(ceil_div(elements, kMergeThreads * kMergeElements), most / blocks);
   return launch(merge_parts,
                 {static_cast<uint32_t>(blocks), config.num_classes, static_cast<uint32_t>(shares)},
                 kMergeThreads, 0, stream, args, plans);

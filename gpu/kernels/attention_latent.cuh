@@ -101,8 +101,8 @@ class LatentWorker {
       if (h < halves) copy_half(h);
       commit_async();
     }
-    stage_queries<S::kBfloat, S::kDim>(args_, part, shared_ + S::kQ, rows(), S::kRows, S::kWarps, 1,
-                                       [](uint32_t x) { return x; });
+    stage_queries<S::kBfloat, S::kDim, S::kRows, S::kWarps>(args_, part, shared_ + S::kQ, rows(), 1,
+                                                            [](uint32_t x) { return x; });
 #pragma unroll
     for (uint32_t i = 0; i < S::kRowTiles; ++i) {
 #pragma unroll
