@@ -51,8 +51,9 @@ KVC_DEVICE uint64_t rows_of(const AttentionArgs& args, const RequestView& view) 
   return view.queries * (args.num_q_heads / args.num_heads);
 }
 
-// Which tile of rows the piece `i` of n is: the first, the last, the second, ... With a causal mask later rows
-// see more. In this order every block's share has about as many pieces, each of which costs time to begin.
+// Which tile of rows the piece `i` of n is: the first, the last, the second, ... With a causal mask later
+// rows see more. In this order every block's share has about as many pieces, each of which costs time to
+// begin.
 KVC_DEVICE uint64_t tile_of_piece(uint64_t i, uint64_t n) { return i % 2 == 0 ? i / 2 : n - 1 - i / 2; }
 
 KVC_DEVICE Piece make_piece(const AttentionArgs& args, const Plan& plan, uint32_t request, uint64_t index) {
@@ -66,7 +67,8 @@ KVC_DEVICE Piece make_piece(const AttentionArgs& args, const Plan& plan, uint32_
   const uint64_t left = piece.first_row < all ? all - piece.first_row : 0;  // 0: a plan of other lengths
   piece.rows = left < plan.tile_rows ? static_cast<uint32_t>(left) : plan.tile_rows;
   piece.first_query = static_cast<int64_t>(piece.first_row / group);
-  piece.first_of_group = static_cast<uint32_t>(piece.first_row - static_cast<uint64_t>(piece.first_query) * group);
+  piece.first_of_group =
+      static_cast<uint32_t>(piece.first_row - static_cast<uint64_t>(piece.first_query) * group);
   piece.last_query = static_cast<int64_t>((piece.first_row + piece.rows - (piece.rows != 0 ? 1 : 0)) / group);
   const Reach reach = reach_of(args, piece.view, piece.first_query, piece.last_query);
   piece.sinks = reach.sinks;
