@@ -88,15 +88,21 @@ const char* why_not_mma(const AttentionArgs& args, const AttentionLimits& limits
   if (!is_aligned(args.k) || !is_aligned(args.v)) return "rows that are not aligned to 16";
   const char* const no_kernel = "no kernel for this stored type and these head dims";
   const char* const too_large = "too little shared memory";
+  const char* const several_scales = "several scales per row";
   if (args.latent != 0) {
     const MmaKernel kernel = latent_kernel(args.k.dtype, args.k_dim, args.v_dim);
     if (kernel.launch == nullptr) return no_kernel;
+    if (is_quantized(args.k.dtype)) {
+      if (args.q_dtype != KVC_BFLOAT16) return "float16 queries, codes that become bfloat16";
+      if (args.asymmetric != 0) return "latent rows with offsets";
+      if (args.scale_group != 0 && args.scale_group < args.k_dim) return several_scales;
+    }
     return needed(kernel) > limits.shared_bytes ? too_large : nullptr;
   }
   const MmaKernel decode = mma_kernel(args.k.dtype, args.k_dim, true);
   const MmaKernel prefill = mma_kernel(args.k.dtype, args.k_dim, false);
   if (decode.launch == nullptr || args.v_dim != args.k_dim) return no_kernel;
-  if (args.scale_group != 0 && args.scale_group < args.k_dim) return "several scales per row";
+  if (args.scale_group != 0 && args.scale_group < args.k_dim) return several_scales;
   if (args.k.block != args.v.block || args.k.head != args.v.head || args.k.token != args.v.token)
     return "keys and values with different strides";
   if (needed(decode) > limits.shared_bytes || needed(prefill) > limits.shared_bytes) return too_large;

@@ -131,6 +131,16 @@ KVC_DEVICE void load_words(const unsigned char* at, uint32_t (&words)[kWords]) {
 #pragma unroll
   for (uint32_t i = 0; i < kWords; ++i) words[i] = vector.words[i];
 }
+template <uint32_t kWords>
+KVC_DEVICE void store_words(unsigned char* at, const uint32_t (&words)[kWords]) {
+  struct alignas(kWords * 4) Vector {
+    uint32_t words[kWords];
+  };
+  Vector vector;
+#pragma unroll
+  for (uint32_t i = 0; i < kWords; ++i) vector.words[i] = words[i];
+  *reinterpret_cast<Vector*>(at) = vector;
+}
 KVC_DEVICE void load_pair(const float* at, float (&pair)[2]) {
   uint32_t words[2];
   load_words(reinterpret_cast<const unsigned char*>(at), words);
