@@ -93,7 +93,7 @@ const char* why_not_mma(const AttentionArgs& args, const AttentionLimits& limits
     const MmaKernel kernel = latent_kernel(args.k.dtype, args.k_dim, args.v_dim);
     if (kernel.launch == nullptr) return no_kernel;
     if (is_quantized(args.k.dtype)) {
-      if (args.q_dtype != KVC_BFLOAT16) return "float16 queries, codes that become bfloat16";
+      if (args.q_dtype != KVC_BFLOAT16) return "float16 queries of 8-bit latent rows";
       if (args.asymmetric != 0) return "latent rows with offsets";
       if (args.scale_group != 0 && args.scale_group < args.k_dim) return several_scales;
     }

@@ -5,7 +5,8 @@
 // and 64 of the 512 elements of P V; in between, P goes through shared memory.
 //
 // Rows of 8-bit codes become bfloat16, which holds every code, when their stage has arrived. Their scales
-// multiply the logits of their tokens, and the weights.
+// multiply the logits of their tokens, and the weights. Products without scales must not overflow: queries
+// are below 1e33.
 #pragma once
 #include "kernels/attention_mma_products.cuh"
 #include "kernels/attention_scales.cuh"

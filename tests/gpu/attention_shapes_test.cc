@@ -111,6 +111,22 @@ TEST_F(AttentionShapes, LatentRows) {
                           .tail = length == 64};
     expect_device_right(options, {.multiprocessors = length % 2 != 0 ? 1u : 3u});
   }
+}
+
+TEST_F(AttentionShapes, LatentRowsOfCodes) {
+  // Many tiles in a part, with a scale of each row.
+  for (const int32_t stored : {KVC_FLOAT8_E5M2, KVC_INT8}) {
+    expect_device_right({.dtype = stored,
+                         .q_dtype = KVC_BFLOAT16,
+                         .latent = true,
+                         .k_dim = 576,
+                         .v_dim = 512,
+                         .heads = 1,
+                         .block_size = 24,
+                         .kv_lens = {700, 1, 450},
+                         .q_lens = {1, 1, 2}},
+                        {.multiprocessors = 1});
+  }
   for (const int32_t stored : {KVC_FLOAT8_E4M3, KVC_FLOAT8_E5M2, KVC_INT8}) {
     expect_device_right({.dtype = stored,
                          .q_dtype = KVC_BFLOAT16,

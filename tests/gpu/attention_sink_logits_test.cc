@@ -39,8 +39,8 @@ std::vector<Options> stores() {
 std::vector<Options> some_stores() {
   std::vector<Options> some;
   for (const Options& o : stores()) {
-    if (o.latent || o.dtype == KVC_FLOAT32 || o.dtype == KVC_BFLOAT16 || o.dtype == KVC_INT4)
-      some.push_back(o);
+    const bool codes = o.dtype != KVC_BFLOAT16;
+    if (o.latent ? codes : o.dtype == KVC_FLOAT32 || !codes || o.dtype == KVC_INT4) some.push_back(o);
   }
   return some;
 }
