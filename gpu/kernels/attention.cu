@@ -88,15 +88,21 @@ const char* why_not_mma(const AttentionArgs& args, const AttentionLimits& limits
   if (!is_aligned(args.k) || !is_aligned(args.v)) return "rows that are not aligned to 16";
   const char* const no_kernel = "no kernel for this stored type and these head dims";
   const char* const too_large = "too little shared memory";
+  const char* const several_scales = "several scales per row";
   if (args.latent != 0) {
     const MmaKernel kernel = latent_kernel(args.k.dtype, args.k_dim, args.v_dim);
     if (kernel.launch == nullptr) return no_kernel;
+    if (is_quantized(args.k.dtype)) {
+      if (args.q_dtype != KVC_BFLOAT16) return "float16 queries of 8-bit latent rows";
+      if (args.asymmetric != 0) return "latent rows with offsets";
+      if (args.scale_group != 0 && args.scale_group < args.k_dim) return several_scales;
+    }
     return needed(kernel) > limits.shared_bytes ? too_large : nullptr;
   }
   const MmaKernel decode = mma_kernel(args.k.dtype, args.k_dim, true);
   const MmaKernel prefill = mma_kernel(args.k.dtype, args.k_dim, false);
   if (decode.launch == nullptr || args.v_dim != args.k_dim) return no_kernel;
-  if (args.scale_group != 0 && args.scale_group < args.k_dim) return "several scales per row";
+  if (args.scale_group != 0 && args.scale_group < args.k_dim) return several_scales;
   if (args.k.block != args.v.block || args.k.head != args.v.head || args.k.token != args.v.token)
     return "keys and values with different strides";
   if (needed(decode) > limits.shared_bytes || needed(prefill) > limits.shared_bytes) return too_large;
@@ -223,10 +229,11 @@ int launch_attention(const AttentionConfig& config, const AttentionArgs& args, c
     const int error = launch(make_plan, {config.num_classes}, kPlanThreads, 0, stream, args, plans);
     if (error != 0) return error;
   }
-  uint64_t pieces = 1;
+  uint64_t pieces = 1, elements = 1;  // elements: of a piece
   for (uint32_t i = 0; i < config.num_classes; ++i) {
     const Plan& plan = plans.of_class[i];
     pieces = std::max(pieces, plan.max_pieces);
+    elements = std::max(elements, uint64_t{plan.tile_rows} * args.v_dim);
     const int error = config.support.path == AttentionPath::kMma
                           ? config.kernels[i].launch(args, plan, stream)
                       : config.plain_rows == 1 ? launch_plain<1>(args, plan, stream)
@@ -236,7 +243,7 @@ int launch_attention(const AttentionConfig& config, const AttentionArgs& args, c
   const uint64_t most = 8 * uint64_t{config.limits.num_multiprocessors};
   const uint64_t blocks = std::min(pieces * args.num_heads, most);
   // A few results of many parts are split by elements, to keep more of the device busy.
-  const uint64_t shares = std::min(ceil_div(kDecodeRows * args.v_dim, kMergeThreads), most / blocks);
+  const uint64_t shares = std::min(ceil_div(elements, kMergeThreads * kMergeElements), most / blocks);
   return launch(merge_parts,
                 {static_cast<uint32_t>(blocks), config.num_classes, static_cast<uint32_t>(shares)},
                 kMergeThreads, 0, stream, args, plans);

@@ -1,18 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
-// Multi-head latent attention (MLA) on tensor cores: a row of 576 16-bit elements is the key of all query
-// heads, and its first 512 elements are the value. A thread block has up to 64 rows (query, query head).
-// cp.async copies half tiles of 32 tokens into a pipeline of stages. A warp has 16 rows and 16 tokens of Q
-// K^T, but all rows and 64 of the 512 elements of P V; in between, P goes through shared memory.
+// Multi-head latent attention (MLA) on tensor cores: a row of 576 elements is the key of all query heads, and
+// its first 512 elements are the value. A thread block has up to 64 rows (query, query head). cp.async copies
+// half tiles of 32 tokens into a pipeline of stages. A warp has 16 rows and 16 tokens of Q K^T, but all rows
+// and 64 of the 512 elements of P V; in between, P goes through shared memory.
+//
+// Rows of 8-bit codes become bfloat16, which holds every code, when their stage has arrived. Their scales
+// multiply the logits of their tokens, and the weights. Products without scales must not overflow: queries
+// are below 1e33.
 #pragma once
 #include "kernels/attention_mma_products.cuh"
+#include "kernels/attention_scales.cuh"
 
 namespace kvc::gpu {
 
-template <bool kBfloat_>
+template <int32_t kDtype_>
 struct LatentShape {
-  static constexpr bool kBfloat = kBfloat_;
+  static constexpr int32_t kDtype = kDtype_;
+  static constexpr bool kBfloat = kDtype != KVC_FLOAT16;  // operands; else they are fp16
+  static constexpr bool kQuantized = kDtype != KVC_BFLOAT16 && kDtype != KVC_FLOAT16;
   static constexpr uint32_t kDim = 576, kValueDim = 512;
-  static constexpr uint32_t kRowBytes = kDim * 2, kChunks = kRowBytes / 16;
+  static constexpr uint32_t kRowBytes = kDim * 2;  // of operands
+  static constexpr uint32_t kStoredBytes = kDim * dtype_bits(kDtype) / 8, kChunks = kStoredBytes / 16;
   static constexpr uint32_t kThreads = 256, kWarps = kThreads / 32;
   static constexpr uint32_t kRows = 64, kRowTiles = kRows / 16;
   static constexpr uint32_t kStageTokens = 32, kTokenWarps = kStageTokens / 16;
@@ -22,12 +30,15 @@ struct LatentShape {
   static_assert(kRowTiles * kTokenWarps == kWarps && kAttentionTile == 2 * kStageTokens);
 
   static constexpr uint32_t kQ = 0;
-  static constexpr uint32_t kStageBytes = kStageTokens * kRowBytes;
+  static constexpr uint32_t kStageBytes = kStageTokens * kStoredBytes;
   static constexpr uint32_t kTiles = kQ + kRows * kRowBytes;
-  static constexpr uint32_t kWeights = kTiles + kStages * kStageBytes;  // [kRows][kStageTokens], 16 bits
+  static constexpr uint32_t kOperands = kTiles + kStages * kStageBytes;  // of codes: the stage as bfloat16
+  static constexpr uint32_t kWeights =
+      kOperands + (kQuantized ? kStageTokens * kRowBytes : 0);  // [kRows][kStageTokens], 16 bits
   static constexpr uint32_t kTokens = kWeights + kRows * kStageTokens * 2;
+  static constexpr uint32_t kScales = kTokens + TokenRing<kRingTiles>::kBytes;  // [kRingTiles][tile] float
   static constexpr uint32_t kRowMaxima =
-      kTokens + TokenRing<kRingTiles>::kBytes;                               // [kTokenWarps][kRows] float
+      kScales + (kQuantized ? kRingTiles * kAttentionTile * 4 : 0);          // [kTokenWarps][kRows] float
   static constexpr uint32_t kDecays = kRowMaxima + kTokenWarps * kRows * 4;  // [kRows] float
   static constexpr uint32_t kRowInfo = kDecays + kRows * 4;                  // [kRows] MmaRow
   static constexpr uint32_t kSharedBytes = kRowInfo + kRows * sizeof(MmaRow);
@@ -50,21 +61,28 @@ class LatentWorker {
     constexpr int32_t kAhead = static_cast<int32_t>(S::kStages) - 1;
     const int32_t tiles = part.end_tile - part.first_tile, halves = 2 * tiles;
     begin(part, tiles, halves);
+    TokenPlace place;  // of a token of the tile after next, from one half of a tile to the other
     for (int32_t h = 0; h < halves; ++h) {
       wait_async<kAhead - 1>();
       sync_block();
       if (h + kAhead < halves) copy_half(h + kAhead);
       commit_async();
-      const bool looks_up = h % 2 == 0 && h / 2 + 2 < tiles;
-      TokenPlace place;
-      if (looks_up) place = tokens().find(args_, part, h / 2 + 2);
+      const int32_t next = h / 2 + 2;
+      const bool looks_up = h % 2 == 0 && next < tiles, scales = h % 2 == 1 && next < tiles;
+      if (looks_up) place = tokens().find(args_, part, next);
+      const float scale = scales ? load_scale(part, place) : 0;
+      if constexpr (S::kQuantized) {
+        widen_half(h);
+        sync_block();
+      }
       float weights[2][4] = {};
       if (has_rows()) make_logits(part, h, weights);
       sync_block();
-      if (has_rows()) make_weights(weights);
+      if (has_rows()) make_weights(h, weights);
       sync_block();
       multiply_values(part, h);
-      if (looks_up) tokens().keep(args_, part, h / 2 + 2, place);
+      if (looks_up) tokens().keep(args_, part, next, place);
+      if (scales) keep_scale(next, scale);
     }
     wait_async<0>();
     sync_block();
@@ -79,6 +97,14 @@ class LatentWorker {
   }
   KVC_DEVICE unsigned char* stage(int32_t half) const {
     return shared_ + S::kTiles + static_cast<uint32_t>(half) % S::kStages * S::kStageBytes;
+  }
+  // Where products read a half.
+  KVC_DEVICE unsigned char* operands(int32_t half) const {
+    return S::kQuantized ? shared_ + S::kOperands : stage(half);
+  }
+  KVC_DEVICE float& scale_of(int32_t tile, uint32_t token) const {
+    float* const scales = reinterpret_cast<float*>(shared_ + S::kScales);
+    return scales[static_cast<uint32_t>(tile) % S::kRingTiles * kAttentionTile + token];
   }
   KVC_DEVICE float* row_maxima(uint32_t warp) const {
     return reinterpret_cast<float*>(shared_ + S::kRowMaxima) + warp * S::kRows;
@@ -95,14 +121,18 @@ class LatentWorker {
 
   KVC_DEVICE void begin(const Part& part, int32_t tiles, int32_t halves) {
     num_rows_ = part.piece.rows;
-    for (int32_t t = 0; t < 2 && t < tiles; ++t) tokens().keep(args_, part, t, tokens().find(args_, part, t));
+    for (int32_t t = 0; t < 2 && t < tiles; ++t) {
+      const TokenPlace place = tokens().find(args_, part, t);
+      tokens().keep(args_, part, t, place);
+      keep_scale(t, load_scale(part, place));
+    }
     sync_block();
     for (int32_t h = 0; h + 1 < static_cast<int32_t>(S::kStages); ++h) {
       if (h < halves) copy_half(h);
       commit_async();
     }
-    stage_queries<S::kBfloat, S::kDim>(args_, part, shared_ + S::kQ, rows(), S::kRows, S::kWarps, 1,
-                                       [](uint32_t x) { return x; });
+    stage_queries<S::kBfloat, S::kDim, S::kRows, S::kWarps>(args_, part, shared_ + S::kQ, rows(), 1,
+                                                            [](uint32_t x) { return x; });
 #pragma unroll
     for (uint32_t i = 0; i < S::kRowTiles; ++i) {
 #pragma unroll
@@ -116,21 +146,75 @@ class LatentWorker {
     sync_block();
   }
 
-  KVC_DEVICE void copy_half(int32_t half) const {
-    static_assert(S::kStageTokens * S::kChunks % S::kThreads == 0);
-    unsigned char* const to = stage(half);
-    const uint32_t first = static_cast<uint32_t>(half % 2) * S::kStageTokens;
+  // Calls function(token, chunk) for the chunks of a stage that are this thread's.
+  template <typename Function>
+  KVC_DEVICE static void for_each_chunk(Function&& function) {
+    constexpr uint32_t kAll = S::kStageTokens * S::kChunks;
 #pragma unroll
-    for (uint32_t n = 0; n < S::kStageTokens * S::kChunks / S::kThreads; ++n) {
-      const uint32_t i = threadIdx.x + n * S::kThreads, token = i / S::kChunks, chunk = i % S::kChunks;
-      const RowOffset row = tokens().row(half / 2, first + token);
-      copy_async(to + token * S::kRowBytes + S::chunk(token, chunk) * 16,
-                 args_.k.data + row.bytes() + chunk * 16, row.is_read() ? 16 : 0);
+    for (uint32_t n = 0; n < (kAll + S::kThreads - 1) / S::kThreads; ++n) {
+      const uint32_t i = threadIdx.x + n * S::kThreads;
+      if (kAll % S::kThreads == 0 || i < kAll) function(i / S::kChunks, i % S::kChunks);
     }
   }
 
+  KVC_DEVICE void copy_half(int32_t half) const {
+    unsigned char* const to = stage(half);
+    const uint32_t first = static_cast<uint32_t>(half % 2) * S::kStageTokens;
+    for_each_chunk([&](uint32_t token, uint32_t chunk) {
+      const RowOffset row = tokens().row(half / 2, first + token);
+      const uint32_t at = S::kQuantized ? chunk : S::chunk(token, chunk);
+      copy_async(to + token * S::kStoredBytes + at * 16, args_.k.data + row.bytes() + chunk * 16,
+                 row.is_read() ? 16 : 0);
+    });
+  }
+
+  // ---- codes ----
+
+  KVC_DEVICE float load_scale(const Part& part, const TokenPlace& place) const {
+    if (!S::kQuantized || threadIdx.x >= kAttentionTile || !place.is_read) return 0;
+    if (args_.scale_group == 0) return args_.k_factor != 0 ? args_.k_factor : 1;
+    const AttentionPlane& plane = args_.k_scale;
+    const uint64_t at = offset_in(plane, place.block_index(), part.head, place.token);
+    return *reinterpret_cast<const float*>(plane.data + at);
+  }
+  KVC_DEVICE void keep_scale(int32_t tile, float scale) const {
+    if (S::kQuantized && threadIdx.x < kAttentionTile) scale_of(tile, threadIdx.x) = scale;
+  }
+
+  KVC_DEVICE void widen_half(int32_t half) const {
+    const unsigned char* const from = stage(half);
+    unsigned char* const to = operands(half);
+    for_each_chunk([&](uint32_t token, uint32_t chunk) {
+      uint32_t codes[4];
+      load_words(from + token * S::kStoredBytes + chunk * 16, codes);
+#pragma unroll
+      for (uint32_t i = 0; i < 2; ++i) {  // eight codes become a chunk of operands
+        uint32_t words[4];
+#pragma unroll
+        for (uint32_t w = 0; w < 2; ++w) {
+          uint32_t pairs[2];
+          widen_bytes<S::kDtype>(codes[2 * i + w], true, pairs);
+#pragma unroll
+          for (uint32_t p = 0; p < 2; ++p) {
+            using Half = Element<KVC_FLOAT16>;
+            words[2 * w + p] = pack_bfloat(Half::decode(pairs[p] & 0xFFFF), Half::decode(pairs[p] >> 16));
+          }
+        }
+        store_words(to + token * S::kRowBytes + S::chunk(token, 2 * chunk + i) * 16, words);
+      }
+    });
+  }
+
+  // Of the tokens of this lane in a half: the first of its columns, and the next tile of eight tokens.
+  KVC_DEVICE const float* scales_of(int32_t half) const {
+    return &scale_of(half / 2,
+                     static_cast<uint32_t>(half % 2) * S::kStageTokens + token_warp() * 16 + lane() % 4 * 2);
+  }
+
+  // ---- products ----
+
   KVC_DEVICE void make_logits(const Part& part, int32_t half, float (&weights)[2][4]) const {
-    const unsigned char* const keys = stage(half);
+    const unsigned char* const keys = operands(half);
     const uint32_t token = token_warp() * 16 + lane() % 8 + lane() / 16 * 8;
     const uint32_t chunk = token * S::kRowBytes + S::chunk(token, lane() / 8 % 2) * 16;
     const uint32_t of_queries = query_offset<S::kDim>(first_row() + lane() % 16, lane() / 16);
@@ -161,7 +245,14 @@ class LatentWorker {
       const MmaRow& row = rows()[row_at(i)];
       const float factor = row.factor;
       float row_max = minus_infinity();
-      for_each_pair(weights, i, [&](uint32_t, float& x, float& y) { x *= factor, y *= factor; });
+      for_each_pair(weights, i, [&](uint32_t n, float& x, float& y) {
+        float scale[2] = {factor, factor};
+        if constexpr (S::kQuantized) {
+          load_pair(scales_of(half) + n, scale);
+          scale[0] *= factor, scale[1] *= factor;
+        }
+        x *= scale[0], y *= scale[1];
+      });
       finish_logits(args_, part, row, position, seen, full, i, weights);
       for_each_pair(weights, i,
                     [&](uint32_t, float& x, float& y) { row_max = greater(row_max, greater(x, y)); });
@@ -171,7 +262,7 @@ class LatentWorker {
   }
 
   // Both warps of a row find the same row max, from the maxima of both.
-  KVC_DEVICE void make_weights(float (&weights)[2][4]) {
+  KVC_DEVICE void make_weights(int32_t half, float (&weights)[2][4]) {
 #pragma unroll
     for (uint32_t i = 0; i < 2; ++i) {
       const uint32_t m = row_at(i);
@@ -184,6 +275,11 @@ class LatentWorker {
       for_each_pair(weights, i, [&](uint32_t n, float& x, float& y) {
         x = exp2_fast(x - origin), y = exp2_fast(y - origin);
         sum += x + y;
+        if constexpr (S::kQuantized) {
+          float scale[2];
+          load_pair(scales_of(half) + n, scale);
+          x *= scale[0], y *= scale[1];
+        }
         const uint32_t token = token_warp() * 16 + n + lane() % 4 * 2;
         *reinterpret_cast<uint32_t*>(shared_ + S::weight_offset(m, token)) = pack_pair<S::kBfloat>(x, y);
       });
@@ -193,7 +289,7 @@ class LatentWorker {
   }
 
   KVC_DEVICE void multiply_values(const Part& part, int32_t half) {
-    const unsigned char* const values = stage(half);
+    const unsigned char* const values = operands(half);
 #pragma unroll
     for (uint32_t i = 0; i < S::kRowTiles; ++i) {
       if (16 * i >= part.piece.rows) continue;

@@ -24,10 +24,10 @@ struct SplitParts {
   }
 };
 
-// Parts that are loaded at the same time.
-inline constexpr uint32_t kMergeInFlight = 8;
+// Elements of a lane, and parts whose elements are loaded at the same time.
+inline constexpr uint32_t kMergeElements = 4, kMergeInFlight = 8;
 
-// Blocks with the same x and y share the elements of one (piece, head).
+// Blocks with the same x and y share the rows of one (piece, head). A wave takes a row, or a chunk of it.
 KVC_KERNEL(kMergeThreads, 8) merge_parts(AttentionArgs args, Plans plans) {
   const Plan plan = plans.of_class[blockIdx.y];
   const uint64_t pieces = plan.totals[0], units = plan.totals[1];
@@ -48,26 +48,36 @@ KVC_KERNEL(kMergeThreads, 8) merge_parts(AttentionArgs args, Plans plans) {
     part.piece = make_piece(args, plan, request, index - plan.first_piece[request]);
     part.index = -1;
     const PartOutput output{args, plan, part};
-    for (uint32_t at = blockIdx.z * kMergeThreads + threadIdx.x; at < part.piece.rows * args.v_dim;
-         at += gridDim.z * kMergeThreads) {
-      const uint32_t r = at / args.v_dim, e = at % args.v_dim;
-      float row_max = minus_infinity(), row_sum = 0, sum = 0;
-#pragma unroll kMergeInFlight
-      for (uint64_t p = 0; p < parts; ++p)
+    const uint32_t chunks = (args.v_dim + kMergeElements * kWave - 1) / (kMergeElements * kWave);
+    for (uint32_t at = blockIdx.z * (kMergeThreads / kWave) + wave(); at < part.piece.rows * chunks;
+         at += gridDim.z * (kMergeThreads / kWave)) {
+      const uint32_t r = at / chunks, element = at % chunks * kMergeElements * kWave + lane();
+      float row_max = minus_infinity();
+      for (uint64_t p = lane(); p < parts; p += kWave)
         row_max = greater(row_max, plan.part_lse[split.index(p) * plan.tile_rows + r]);
+      row_max = team_greatest(row_max, kWave);
+      float row_sum = 0, sums[kMergeElements] = {};
 #pragma unroll kMergeInFlight
       for (uint64_t p = 0; p < parts; ++p) {
         const uint64_t row = split.index(p) * plan.tile_rows + r;
         const float lse = plan.part_lse[row];
         const bool empty = lse == minus_infinity();  // its row is undefined
         const float weight = empty ? 0 : exp2_fast((lse - row_max) * kLog2e);
-        const float value = empty ? 0 : plan.part_out[row * args.v_dim + e];
         row_sum += weight;
-        sum += weight * value;
+#pragma unroll
+        for (uint32_t i = 0; i < kMergeElements; ++i) {
+          const uint32_t e = element + i * kWave;
+          const float value = e < args.v_dim ? plan.part_out[row * args.v_dim + e] : 0;
+          sums[i] += empty ? 0 : weight * value;
+        }
       }
       const RowEnd end = output.end(r, merged_lse(row_max, row_sum), row_sum);
-      output.row(r).put(e, sum * end.factor);
-      if (e == 0) output.put_lse(r, end.lse);
+      const OutputRow row = output.row(r);
+#pragma unroll
+      for (uint32_t i = 0; i < kMergeElements; ++i) {
+        if (element + i * kWave < args.v_dim) row.put(element + i * kWave, sums[i] * end.factor);
+      }
+      if (element == 0) output.put_lse(r, end.lse);
     }
   }
 }

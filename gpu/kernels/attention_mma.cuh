@@ -128,8 +128,9 @@ class MmaWorker {
     for (int32_t t = 0; t + 1 < kStages; ++t) {
       if (t < tiles) keep_scales(t, scales[t]);
     }
-    stage_queries<S::kBfloat, S::kDim>(args_, part, shared_ + S::kQ, &row_info(0), S::kRows, S::kThreads / 32,
-                                       key_factor(), [](uint32_t x) { return S::key_element(x); });
+    stage_queries<S::kBfloat, S::kDim, S::kRows, S::kThreads / 32>(
+        args_, part, shared_ + S::kQ, &row_info(0), key_factor(),
+        [](uint32_t x) { return S::key_element(x); });
     sync_block();
     row_ = warp_rows();
     num_rows_ = part.piece.rows;

@@ -12,7 +12,7 @@ struct MmaRow {
   int64_t position;  // of the query
   int32_t end, low;  // of the positions that it sees
   float factor;      // of its products, to base 2
-  float sum;         // of its query, times scale, to base 2
+  float sum;         // of its query, times scale, to base 2; asymmetric rows alone need it
   float slope;
   uint32_t padding;
 };
@@ -55,41 +55,71 @@ KVC_DEVICE uint32_t pack_pair(float low, float high) {
   return kBfloat ? pack_bfloat(low, high) : pack_half(low, high);
 }
 
-// Copies the part's queries to shared memory `q` and describes its rows, a warp per row. Position x of the K
-// dimension holds element(x). A bfloat16 row that becomes fp16 is scaled by a power of two, so that its
-// largest magnitude is in [0.5, 2).
-template <bool kBfloat, uint32_t kDim, typename Element>
+// Copies the part's queries to shared memory `q` and describes its rows. Position x of the K dimension holds
+// element(x). A bfloat16 row that becomes fp16 is scaled by a power of two, so that its largest magnitude is
+// in [0.5, 2). A warp has every kWarps-th row. It loads several rows before it looks at one, without a branch
+// in between, since each load takes about a microsecond; then each of its lanes describes a row.
+template <bool kBfloat, uint32_t kDim, uint32_t kRows, uint32_t kWarps, typename Element>
 KVC_DEVICE void stage_queries(const AttentionArgs& args, const Part& part, unsigned char* q, MmaRow* rows,
-                              uint32_t num_rows, uint32_t num_warps, float key_factor, Element&& element) {
-  constexpr uint32_t kEach = kDim / 32;
-  for (uint32_t m = threadIdx.x / 32; m < num_rows; m += num_warps) {
-    float values[kEach], most = 0, sum = 0;
-    const bool exists = m < part.piece.rows;
-    const uint64_t row = exists ? q_offset_of(args, part, m) : 0;
+                              float key_factor, Element&& element) {
+  constexpr uint32_t kEach = kDim / 32, kOfWarp = kRows / kWarps,
+                     kAtOnce = kEach > 8     ? 2
+                               : kOfWarp < 8 ? 4
+                                             : 8;
+  static_assert(kRows % kWarps == 0 && kOfWarp <= 32 && kOfWarp % kAtOnce == 0);
+  const auto row_at = [](uint32_t i) { return i * kWarps + threadIdx.x / 32; };
+  const auto* const queries = static_cast<const uint16_t*>(args.q);
+  const bool is_bfloat = args.q_dtype == KVC_BFLOAT16;
+  float scale = 1, sum = 0;  // of row_at(lane())
+#pragma unroll 1
+  for (uint32_t i = 0; i < kOfWarp; i += kAtOnce) {
+    uint16_t raw[kAtOnce][kEach];
 #pragma unroll
-    for (uint32_t e = 0; e < kEach; ++e) {
-      values[e] = exists ? load_float(args.q_dtype, args.q, row + element(e * 32 + lane())) : 0;
-      const float size = values[e] < 0 ? -values[e] : values[e];
-      most = size > most ? size : most;
-      sum += values[e];
+    for (uint32_t r = 0; r < kAtOnce; ++r) {
+      const uint32_t m = row_at(i + r), some = m < part.piece.rows ? m : part.piece.rows - 1;
+      const uint16_t* const row = queries + q_offset_of(args, part, some);
+#pragma unroll
+      for (uint32_t e = 0; e < kEach; ++e) raw[r][e] = row[element(e * 32 + lane())];
     }
-    float inverse = 1, scale = 1;
-    if (!kBfloat && args.q_dtype == KVC_BFLOAT16) {
-      const uint32_t exponent = float_bits(team_max(most, 32)) >> 23;
-      if (exponent >= 2 && exponent <= 252) {
-        scale = bits_float(exponent << 23);
-        inverse = bits_float((254 - exponent) << 23);
+#pragma unroll
+    for (uint32_t r = 0; r < kAtOnce; ++r) {
+      const bool exists = row_at(i + r) < part.piece.rows;
+      float values[kEach];
+#pragma unroll
+      for (uint32_t e = 0; e < kEach; ++e) {
+        const float value = is_bfloat ? bfloat_to_float(raw[r][e]) : half_to_float(raw[r][e]);
+        values[e] = exists ? value : 0;
+      }
+      float inverse = 1;
+      if (!kBfloat && is_bfloat) {
+        float most = 0;
+#pragma unroll
+        for (uint32_t e = 0; e < kEach; ++e) {
+          const float size = values[e] < 0 ? -values[e] : values[e];
+          most = size > most ? size : most;
+        }
+        const uint32_t exponent = float_bits(team_max(most, 32)) >> 23;
+        if (exponent >= 2 && exponent <= 252) {
+          inverse = bits_float((254 - exponent) << 23);
+          if (lane() == i + r) scale = bits_float(exponent << 23);
+        }
+      }
+      if (args.asymmetric != 0) {
+        float of_lane = 0;
+#pragma unroll
+        for (uint32_t e = 0; e < kEach; ++e) of_lane += values[e];
+        const float of_row = team_sum(of_lane, 32);
+        if (lane() == i + r) sum = of_row;
+      }
+#pragma unroll
+      for (uint32_t e = 0; e < kEach; ++e) {
+        const uint32_t x = e * 32 + lane(), pair = pack_pair<kBfloat>(values[e] * inverse, 0);
+        *reinterpret_cast<uint16_t*>(q + query_offset<kDim>(row_at(i + r), x / 8) + x % 8 * 2) =
+            static_cast<uint16_t>(pair);
       }
     }
-#pragma unroll
-    for (uint32_t e = 0; e < kEach; ++e) {
-      const uint32_t x = e * 32 + lane(), pair = pack_pair<kBfloat>(values[e] * inverse, 0);
-      *reinterpret_cast<uint16_t*>(q + query_offset<kDim>(m, x / 8) + x % 8 * 2) =
-          static_cast<uint16_t>(pair);
-    }
-    sum = team_sum(sum, 32);
-    if (lane() == 0) rows[m] = make_row(args, part, m, scale * key_factor, sum);
   }
+  if (lane() < kOfWarp) rows[row_at(lane())] = make_row(args, part, row_at(lane()), scale * key_factor, sum);
 }
 
 template <uint32_t kWords>
@@ -100,6 +130,16 @@ KVC_DEVICE void load_words(const unsigned char* at, uint32_t (&words)[kWords]) {
   const Vector vector = *reinterpret_cast<const Vector*>(at);
 #pragma unroll
   for (uint32_t i = 0; i < kWords; ++i) words[i] = vector.words[i];
+}
+template <uint32_t kWords>
+KVC_DEVICE void store_words(unsigned char* at, const uint32_t (&words)[kWords]) {
+  struct alignas(kWords * 4) Vector {
+    uint32_t words[kWords];
+  };
+  Vector vector;
+#pragma unroll
+  for (uint32_t i = 0; i < kWords; ++i) vector.words[i] = words[i];
+  *reinterpret_cast<Vector*>(at) = vector;
 }
 KVC_DEVICE void load_pair(const float* at, float (&pair)[2]) {
   uint32_t words[2];

@@ -27,13 +27,14 @@ KVC_DEVICE uint64_t offset_in(const AttentionPlane& plane, uint64_t block, uint3
   return block * plane.block + head * plane.head + token * plane.token;
 }
 
-// Row m of a part: its query in its request, its query head, and its query in q, out and lse.
+// Row m of a part: its query in its request, its query head, and its query in q, out and lse. Divides numbers
+// of 32 bits: a device has no instruction for 64.
 KVC_DEVICE int64_t query_of(const AttentionArgs& args, const Part& part, uint32_t m) {
-  return static_cast<int64_t>((part.piece.first_row + m) / (args.num_q_heads / args.num_heads));
+  return part.piece.first_query + (part.piece.first_of_group + m) / (args.num_q_heads / args.num_heads);
 }
 KVC_DEVICE uint32_t q_head_of(const AttentionArgs& args, const Part& part, uint32_t m) {
   const uint32_t group = args.num_q_heads / args.num_heads;
-  return part.head * group + static_cast<uint32_t>((part.piece.first_row + m) % group);
+  return part.head * group + (part.piece.first_of_group + m) % group;
 }
 KVC_DEVICE uint64_t q_query_of(const AttentionArgs& args, const Part& part, uint32_t m) {
   return part.piece.view.first_query + static_cast<uint64_t>(query_of(args, part, m));

@@ -37,6 +37,7 @@ KVC_DEVICE uint32_t owner_of(uint64_t units, uint32_t blocks, uint64_t unit) {
 struct Piece {
   RequestView view;
   uint64_t first_row;
+  uint32_t first_of_group;  // the query head of first_row, in its group
   uint32_t rows;
   int64_t first_query, last_query;
   int64_t sinks;  // positions below are seen whatever the window
@@ -50,16 +51,24 @@ KVC_DEVICE uint64_t rows_of(const AttentionArgs& args, const RequestView& view) 
   return view.queries * (args.num_q_heads / args.num_heads);
 }
 
-KVC_DEVICE Piece make_piece(const AttentionArgs& args, const Plan& plan, uint32_t request, uint64_t tile) {
+// Which tile of rows the piece `i` of n is: the first, the last, the second, ... With a causal mask later
+// rows see more. In this order every block's share has about as many pieces, each of which costs time to
+// begin.
+KVC_DEVICE uint64_t tile_of_piece(uint64_t i, uint64_t n) { return i % 2 == 0 ? i / 2 : n - 1 - i / 2; }
+
+KVC_DEVICE Piece make_piece(const AttentionArgs& args, const Plan& plan, uint32_t request, uint64_t index) {
   Piece piece;
   piece.view = view_request(args, request);
   if (!is_within(plan.bounds, piece.view))
     piece.view.queries = 0, piece.view.kv_len = piece.view.start = 0;  // no rows, one unit
   const uint64_t group = args.num_q_heads / args.num_heads, all = rows_of(args, piece.view);
-  piece.first_row = tile * plan.tile_rows;
+  const uint64_t tiles = (all + plan.tile_rows - 1) / plan.tile_rows;
+  piece.first_row = (index < tiles ? tile_of_piece(index, tiles) : tiles) * plan.tile_rows;
   const uint64_t left = piece.first_row < all ? all - piece.first_row : 0;  // 0: a plan of other lengths
   piece.rows = left < plan.tile_rows ? static_cast<uint32_t>(left) : plan.tile_rows;
   piece.first_query = static_cast<int64_t>(piece.first_row / group);
+  piece.first_of_group =
+      static_cast<uint32_t>(piece.first_row - static_cast<uint64_t>(piece.first_query) * group);
   piece.last_query = static_cast<int64_t>((piece.first_row + piece.rows - (piece.rows != 0 ? 1 : 0)) / group);
   const Reach reach = reach_of(args, piece.view, piece.first_query, piece.last_query);
   piece.sinks = reach.sinks;

@@ -86,8 +86,8 @@ KVC_DEVICE Step step_of_team(uint32_t team, bool asymmetric, ForEach&& for_each)
   return range.lo <= range.hi ? make_step(asymmetric, largest, lo, hi) : Step{};
 }
 
-// In units of the scale. NaN becomes what the type has for it, without arithmetic: devices do not agree on the
-// bits of a NaN's product.
+// In units of the scale. NaN becomes what the type has for it, without arithmetic: devices do not agree on
+// the bits of a NaN's product.
 template <int32_t kDtype>
 KVC_DEVICE float normalized(float x, const Step& step) {
   if (is_nan(x)) {

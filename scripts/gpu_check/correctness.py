@@ -11,13 +11,13 @@ SANITIZERS = ("memcheck", "racecheck")
 
 # One or two of every kind of kernel, and a step of an engine.
 SMOKE = ("MatrixTest.*:CeilingsTest.CopyIsWhole:RowsTest.EveryLayoutAndType*:RowsTest.KeysThatAStoreRotates*:BlocksTest.CopiesAre*:BlocksTest.APage*:"
-         "BoundsTest.*:IndicesTest.Slots*:RowsTest.EveryQuantizedFormat*:SelectTest.PicksWhat*:AttentionShapes.EveryTypeOnTensorCores*:AttentionShapes.LatentRows:"
-         "AttentionShapes.EveryStoredType*:AttentionBatch.AScheduleIs*:AttentionCascade.OneGroup:AttentionRules.BitMaskAndTree:"
+         "BoundsTest.*:IndicesTest.Slots*:RowsTest.EveryQuantizedFormat*:SelectTest.PicksWhat*:AttentionShapes.EveryTypeOnTensorCores*:AttentionShapes.LatentRows*:"
+         "AttentionShapes.EveryStoredType*:AttentionBatch.APlanIs*:AttentionCascade.OneGroup:AttentionRules.BitMaskAndTree:"
          "AttentionSinkLogits.GoWith*:AttentionStrides.OfQueries:Engine.ADecodeStepReplaysFromAGraph:EngineFork.*")
 # Short ones of every kind of kernel, for tools that take a hundred times as long; the first of them so early that they always run.
-FIRST_SANITIZED = ("AttentionShapes.LittleSharedMemory:AttentionBatch.AScheduleIsMadeOnTheDevice:RowsTest.ALongRow*:BlocksTest.ClearedBlocks*:"
+FIRST_SANITIZED = ("AttentionShapes.LittleSharedMemory:AttentionBatch.APlanIsMadeOnTheDevice:RowsTest.ALongRow*:BlocksTest.ClearedBlocks*:"
                    "IndicesTest.ChangesReach*:Engine.ADecodeStepReplaysFromAGraph")
-SANITIZED = ("AttentionBoundsTest.NoLengths*:AttentionSharedSchedule.W*:AttentionSharedSchedule.OfOtherL*:AttentionShapes.TiledKeys:AttentionCascade.ATreeBehindThePrefix:"
+SANITIZED = ("AttentionBoundsTest.NoLengths*:AttentionSharedPlan.W*:AttentionSharedPlan.OfOtherL*:AttentionShapes.LatentRowsOfCodes:AttentionShapes.TiledKeys:AttentionCascade.ATreeBehindThePrefix:"
              "RowsTest.EveryBlockSizeOfTiledKeys*:BlocksTest.C*:BlocksTest.APage*:IndicesTest.*:RowsTest.EveryQuantizedFormat*:MatrixTest.*:CeilingsTest.*")
 SANITIZER_PROBE = "MatrixTest.*"
 

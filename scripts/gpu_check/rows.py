@@ -88,8 +88,7 @@ ROWS = [
     of_many("decode int8, 64 x 8K, dim 256", "--dtype int8", 6, heads=heads(32, 8, 256)),
     of_many("decode bf16, 64 x 8K, page 64", "--block-size 64", 5),
     of_many("decode bf16, 64 x 8K, 2 queries", "--queries 2", 5), of_many("decode bf16, 64 x 8K, 8 queries", "--queries 8", 6),
-    # Not by tensor cores: some hundred times the work for a byte.
-    latent("fp8", 16, 8, " --replays 5"), latent("fp8", 64, 10, " --replays 5"), latent("fp8", 128, 14, " --replays 3"),
+    latent("fp8", 16, 5), latent("fp8", 64, 6), latent("fp8", 128, 7),
     prefill("bf16, 512 on 32K", "--context 32768 --queries 512", 4), prefill("int8, 8K", "--context 8192 --queries 8192 --dtype int8", 5),
     Row("store, decode bf16, 64 x 8K", "more", "graph", f"step {HEADS} {MANY}", 6),
     Row("store, decode bf16, 16 x 2K", "more", "graph", f"step {HEADS} {SHAPES['16 x 2K']}", 4),

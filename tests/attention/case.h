@@ -209,6 +209,8 @@ class Case {
     char* at = slab_.data() + plane.offset(kLayer, block, head, token);
     if (is_quantized(plane.dtype)) {
       const QuantFormat format{plane.dtype, layout_.scale_group, layout_.asymmetric};
+      if (options_.factor != 0)
+        return quantize_with_scale({plane.dtype, 0, false}, options_.factor, row.data(), row.size(), at);
       const Plane& scales = keys ? layout_.k_scale : layout_.v_scale;
       auto* of_row = reinterpret_cast<float*>(slab_.data() + scales.offset(kLayer, block, head, token));
       quantize_row(format, row.data(), row.size(), at, of_row);

@@ -46,7 +46,8 @@ inline Layout make_layout(const Options& o) {
   };
   layout.k = plane(o.dtype, o.k_dim, o.tiled);
   if (!o.latent) layout.v = plane(o.dtype, o.v_dim, o.tiled_values);
-  if (is_quantized(o.dtype)) {
+  layout.k_factor = layout.v_factor = o.factor;
+  if (is_quantized(o.dtype) && o.factor == 0) {
     const auto scales = [&](uint32_t dim) {
       return plane(KVC_FLOAT32, static_cast<uint32_t>(scales_of(format, dim)), false);
     };

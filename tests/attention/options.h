@@ -26,6 +26,7 @@ struct Options {
   bool token_major = false;  // heads of a token side by side, and gaps between rows
   bool latent = false;
   uint32_t scale_group = 0;  // quantized: 0 = the whole row
+  float factor = 0;          // quantized: the scale of all rows, which then have none of their own
   bool asymmetric = false;
   bool hadamard = false;  // quantized: rows are stored rotated
   uint32_t k_dim = 64, v_dim = 64, heads = 2, group = 2, block_size = 16;
@@ -51,6 +52,7 @@ inline std::string describe(const Options& o) {
                      (o.tiled_values ? " tiled-v" : "") + (o.token_major ? " token-major" : "") +
                      (o.latent ? " latent" : "") + (o.asymmetric ? " asymmetric" : "") +
                      (o.hadamard ? " rotated" : "") +
+                     (o.factor != 0 ? " factor " + std::to_string(o.factor) : "") +
                      (o.scale_group != 0 ? " scale group " + std::to_string(o.scale_group) : "") + ", q " +
                      dtype_name(o.q_dtype) + ", dims " + std::to_string(o.k_dim) + "/" +
                      std::to_string(o.v_dim) + ", heads " + std::to_string(o.heads) + " x " +

@@ -18,37 +18,48 @@ std::vector<float> output_of(Case& c, size_t request, const DeviceOptions& devic
 }
 
 // The same request again, alone and at the end of a batch: its bytes, queries and positions are the same.
+// The results of the last of four requests, in any batch and by any number of multiprocessors.
+void expect_invariant(const Options& options) {
+  Case c(options);
+  const uint64_t queries = options.q_lens[3];
+  const std::vector<float> expected = output_of(c, 3, {.invariant = true, .multiprocessors = 1});
+  EXPECT_EQ(output_of(c, 3, {.invariant = true, .multiprocessors = 5}), expected);
+  kvc::AttentionArgs& args = c.args();
+  const uint64_t first = args.q_offsets[3], offsets[2] = {0, queries};
+  const uint64_t bytes = dtype_bits(args.q_dtype) / 8 * args.num_q_heads * first;
+  std::vector<char> out(queries * args.num_q_heads * args.layout->v_dim * sizeof(float));
+  std::vector<float> lse(queries * args.num_q_heads);
+  args.num_requests = 1, args.q_offsets = offsets, args.kv_lens += 3;
+  args.block_tables += 3 * args.table_stride;
+  args.q = static_cast<const char*>(args.q) + bytes * args.layout->k_dim;
+  args.out = out.data(), args.lse = lse.data();
+  attend_on_device(args, {.invariant = true});
+  std::vector<float> alone(expected.size());
+  to_float(args.q_dtype, out.data(), alone.data(), alone.size());
+  EXPECT_EQ(alone, expected) << describe(options);
+}
+
 TEST_F(AttentionBatch, InvariantResultsDependOnTheRequestAlone) {
   for (const int32_t stored : kernel_types()) {
     for (const uint64_t queries : {1u, 9u}) {
       const uint32_t dim = stored == KVC_FLOAT32 ? 8 : 64;
-      Case c({.dtype = stored,
-              .q_dtype = stored == KVC_FLOAT32 ? KVC_FLOAT32 : KVC_BFLOAT16,
-              .k_dim = dim,
-              .v_dim = dim,
-              .heads = 1,
-              .kv_lens = {40, 300, 1, 2100},
-              .q_lens = {20, 1, 1, queries}});
-      const std::vector<float> expected = output_of(c, 3, {.invariant = true, .multiprocessors = 1});
-      for (const uint32_t multiprocessors : {5u}) {
-        const DeviceOptions device{.invariant = true, .multiprocessors = multiprocessors};
-        EXPECT_EQ(output_of(c, 3, device), expected);
-      }
-      kvc::AttentionArgs& args = c.args();
-      const uint64_t first = args.q_offsets[3], offsets[2] = {0, queries};
-      const uint64_t bytes = dtype_bits(args.q_dtype) / 8 * args.num_q_heads * first;
-      std::vector<char> out(queries * args.num_q_heads * args.layout->v_dim * sizeof(float));
-      std::vector<float> lse(queries * args.num_q_heads);
-      args.num_requests = 1, args.q_offsets = offsets, args.kv_lens += 3;
-      args.block_tables += 3 * args.table_stride;
-      args.q = static_cast<const char*>(args.q) + bytes * args.layout->k_dim;
-      args.out = out.data(), args.lse = lse.data();
-      attend_on_device(args, {.invariant = true});
-      std::vector<float> alone(expected.size());
-      to_float(args.q_dtype, out.data(), alone.data(), alone.size());
-      EXPECT_EQ(alone, expected);
+      expect_invariant({.dtype = stored,
+                        .q_dtype = stored == KVC_FLOAT32 ? KVC_FLOAT32 : KVC_BFLOAT16,
+                        .k_dim = dim,
+                        .v_dim = dim,
+                        .heads = 1,
+                        .kv_lens = {40, 300, 1, 2100},
+                        .q_lens = {20, 1, 1, queries}});
     }
   }
+  expect_invariant({.dtype = KVC_FLOAT8_E4M3,
+                    .q_dtype = KVC_BFLOAT16,
+                    .latent = true,
+                    .k_dim = 576,
+                    .v_dim = 512,
+                    .heads = 1,
+                    .kv_lens = {40, 100, 1, 700},
+                    .q_lens = {2, 1, 1, 3}});
 }
 
 TEST_F(AttentionBatch, InvariantResultsAreRight) {

@@ -43,6 +43,20 @@ TEST_F(AttentionShapes, EveryTypeOnTensorCoresAtEveryDim) {
   }
 }
 
+TEST_F(AttentionShapes, OneScaleOfAllRows) {
+  for (const int32_t stored : {KVC_FLOAT8_E4M3, KVC_FLOAT8_E5M2, KVC_INT8, KVC_INT4}) {
+    for (const int32_t q_dtype : {KVC_FLOAT32, KVC_BFLOAT16}) {
+      for (const uint64_t queries : {1u, 20u}) {
+        expect_device_right({.dtype = stored,
+                             .q_dtype = q_dtype,
+                             .factor = 0.03f,
+                             .kv_lens = {100, 30},
+                             .q_lens = {queries, queries}});
+      }
+    }
+  }
+}
+
 TEST_F(AttentionShapes, AnyDimAndGroup) {
   Sample sample;
   for (const int32_t stored : {KVC_FLOAT32, KVC_BFLOAT16, KVC_INT4}) {
@@ -63,7 +77,8 @@ TEST_F(AttentionShapes, AnyDimAndGroup) {
 }
 
 TEST_F(AttentionShapes, LatentRows) {
-  for (const int32_t stored : {KVC_FLOAT32, KVC_BFLOAT16, KVC_FLOAT16, KVC_FLOAT8_E4M3}) {
+  for (const int32_t stored :
+       {KVC_FLOAT32, KVC_BFLOAT16, KVC_FLOAT16, KVC_FLOAT8_E4M3, KVC_FLOAT8_E5M2, KVC_INT8, KVC_INT4}) {
     for (const uint32_t group : {1u, 18u, 33u}) {
       const Options options{.dtype = stored,
                             .q_dtype = KVC_BFLOAT16,
@@ -75,12 +90,12 @@ TEST_F(AttentionShapes, LatentRows) {
                             .kv_lens = {39, 66, 0},
                             .q_lens = {1, 2, 1}};
       expect_device_right(options);
-      const bool fast = kHasMma && (stored == KVC_BFLOAT16 || stored == KVC_FLOAT16);
+      const bool fast = kHasMma && stored != KVC_FLOAT32 && stored != KVC_INT4;
       EXPECT_EQ(path_of(options), fast ? AttentionPath::kMma : AttentionPath::kPlain) << describe(options);
     }
   }
   for (const uint64_t length : {31u, 32u, 33u, 64u, 97u, 300u}) {
-    const Options options{.dtype = KVC_BFLOAT16,
+    const Options options{.dtype = length % 3 == 0 ? KVC_FLOAT8_E4M3 : KVC_BFLOAT16,
                           .q_dtype = KVC_BFLOAT16,
                           .latent = true,
                           .k_dim = 576,
@@ -96,6 +111,48 @@ TEST_F(AttentionShapes, LatentRows) {
                           .tail = length == 64};
     expect_device_right(options, {.multiprocessors = length % 2 != 0 ? 1u : 3u});
   }
+}
+
+TEST_F(AttentionShapes, LatentRowsOfCodes) {
+  // Many tiles in a part, with a scale of each row.
+  for (const int32_t stored : {KVC_FLOAT8_E5M2, KVC_INT8}) {
+    expect_device_right({.dtype = stored,
+                         .q_dtype = KVC_BFLOAT16,
+                         .latent = true,
+                         .k_dim = 576,
+                         .v_dim = 512,
+                         .heads = 1,
+                         .block_size = 24,
+                         .kv_lens = {700, 1, 450},
+                         .q_lens = {1, 1, 2}},
+                        {.multiprocessors = 1});
+  }
+  for (const int32_t stored : {KVC_FLOAT8_E4M3, KVC_FLOAT8_E5M2, KVC_INT8}) {
+    expect_device_right({.dtype = stored,
+                         .q_dtype = KVC_BFLOAT16,
+                         .latent = true,
+                         .factor = 0.03f,
+                         .k_dim = 576,
+                         .v_dim = 512,
+                         .heads = 1,
+                         .kv_lens = {100},
+                         .q_lens = {2}});
+  }
+  // Codes without tensor cores: float16 queries, and several scales per row.
+  Options codes{.dtype = KVC_FLOAT8_E4M3,
+                .q_dtype = KVC_FLOAT16,
+                .latent = true,
+                .k_dim = 576,
+                .v_dim = 512,
+                .heads = 1,
+                .kv_lens = {66},
+                .q_lens = {2}};
+  expect_device_right(codes);
+  EXPECT_EQ(path_of(codes), AttentionPath::kPlain);
+  codes.q_dtype = KVC_BFLOAT16;
+  codes.scale_group = 64;
+  expect_device_right(codes);
+  EXPECT_EQ(path_of(codes), AttentionPath::kPlain);
 }
 
 TEST_F(AttentionShapes, TiledKeys) {

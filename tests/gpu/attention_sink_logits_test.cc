@@ -23,13 +23,15 @@ std::vector<Options> stores() {
                    .q_dtype = stored == KVC_FLOAT16 ? KVC_FLOAT16 : KVC_BFLOAT16,
                    .asymmetric = stored == KVC_INT4});
   }
-  all.push_back({.dtype = KVC_BFLOAT16,
-                 .q_dtype = KVC_BFLOAT16,
-                 .latent = true,
-                 .k_dim = 576,
-                 .v_dim = 512,
-                 .heads = 1,
-                 .group = 9});
+  for (const int32_t stored : {KVC_BFLOAT16, KVC_FLOAT8_E4M3}) {
+    all.push_back({.dtype = stored,
+                   .q_dtype = KVC_BFLOAT16,
+                   .latent = true,
+                   .k_dim = 576,
+                   .v_dim = 512,
+                   .heads = 1,
+                   .group = 9});
+  }
   return all;
 }
 
@@ -37,8 +39,8 @@ std::vector<Options> stores() {
 std::vector<Options> some_stores() {
   std::vector<Options> some;
   for (const Options& o : stores()) {
-    if (o.latent || o.dtype == KVC_FLOAT32 || o.dtype == KVC_BFLOAT16 || o.dtype == KVC_INT4)
-      some.push_back(o);
+    const bool codes = o.dtype != KVC_BFLOAT16;
+    if (o.latent ? codes : o.dtype == KVC_FLOAT32 || !codes || o.dtype == KVC_INT4) some.push_back(o);
   }
   return some;
 }

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """scripts/gpu-check with programs that are none: whatever they do, results come, in time, of all that did run; the time is that of patient.py. And
 once with an emulated device."""
+import fnmatch
 import json
 import os
 import pathlib
@@ -52,6 +53,18 @@ SANITIZER = """shift 6; exec "$@" """
 def right(text):
     """A program that is never wrong."""
     return text.replace(json.dumps(WRONG) + "'; exit 1", json.dumps(MEASURED) + "'")
+
+
+class Filters(unittest.TestCase):
+    def test_each_pattern_names_a_test(self):
+        """A test that was renamed would be left out without a word."""
+        sys.path.insert(0, str(ROOT / "scripts"))
+        from gpu_check import correctness
+        sources = "".join(path.read_text() for folder in ("gpu", "api") for path in (ROOT / "tests" / folder).glob("**/*.cc"))
+        tests = [".".join(names) for names in re.findall(r"^TEST(?:_F)?\((\w+), (\w+)\)", sources, re.M)]
+        for patterns in (correctness.SMOKE, correctness.FIRST_SANITIZED, correctness.SANITIZED):
+            for pattern in patterns.split(":"):
+                self.assertTrue(fnmatch.filter(tests, pattern), pattern)
 
 
 class GpuCheck(unittest.TestCase):
