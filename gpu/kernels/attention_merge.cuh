@@ -65,17 +65,17 @@ KVC_KERNEL(kMergeThreads, 8) merge_parts(AttentionArgs args, Plans plans) {
         const float weight = empty ? 0 : exp2_fast((lse - row_max) * kLog2e);
         row_sum += weight;
 #pragma unroll
-        for (uint32_t i = 0; i < kMergeElements; ++i) {
-          const uint32_t e = element + i * kWave;
+        for (uint32_t n = 0; n < kMergeElements; ++n) {
+          const uint32_t e = element + n * kWave;
           const float value = e < args.v_dim ? plan.part_out[row * args.v_dim + e] : 0;
-          sums[i] += empty ? 0 : weight * value;
+          sums[n] += empty ? 0 : weight * value;
         }
       }
       const RowEnd end = output.end(r, merged_lse(row_max, row_sum), row_sum);
       const OutputRow row = output.row(r);
 #pragma unroll
-      for (uint32_t i = 0; i < kMergeElements; ++i) {
-        if (element + i * kWave < args.v_dim) row.put(element + i * kWave, sums[i] * end.factor);
+      for (uint32_t n = 0; n < kMergeElements; ++n) {
+        if (element + n * kWave < args.v_dim) row.put(element + n * kWave, sums[n] * end.factor);
       }
       if (element == 0) output.put_lse(r, end.lse);
     }

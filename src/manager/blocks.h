@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The blocks of a manager and the prefix positions that they are attached to. Blocks and its parts are the
-// only code that moves blocks between lists, holders, fences and namespaces; everyone else reads the pool,
-// the tree and the namespaces. Used under the manager's lock.
+// The blocks of a manager and the prefix positions that they are attached to. Blocks, its parts and what
+// stands beside it are the only code that moves blocks between lists, holders, fences and namespaces;
+// everyone else reads the pool, the tree and the namespaces. Used under the manager's lock.
 //
 // Blocks takes, holds and releases them. Its parts: cached_blocks.h is where cached ones wait and which
 // leave, room.h what may be taken, positions.h attaches blocks to positions and detaches them, shares.h has
 // quotas, namespace_blocks.h opens and resets namespaces, compact.h moves contents and lets pools grow and
-// shrink. ContentsHolder, Rebuild and Restore stand beside it.
+// shrink. Beside it stand ContentsHolder, which holds blocks of any kind, and Rebuild and Restore, which open
+// namespaces like those of other managers.
 #pragma once
 #include "base/bits.h"
 #include "manager/compact.h"
@@ -68,7 +69,7 @@ class Blocks {
   // Takes one block that a copy will overwrite.
   BlockId take_copy(GroupIndex group, NamespaceId ns, bool written);
   void take_external(GroupIndex group, size_t count, BlockId* out);
-  // Blocks of an empty pool for contents to come, as held externally by nobody; give_back() makes one the
+  // So many free blocks for contents to come, as held externally by nobody; give_back() makes one the
   // first to be taken. Positions::carry_block() attaches one, release_external() makes it a cached one.
   void take_for_contents(PoolIndex pool, size_t count, BlockId* out);
   void give_back(BlockId id) {

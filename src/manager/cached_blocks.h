@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The cached blocks: the list in which each waits, which of them leaves next, and how it leaves its position.
-// Blocks that others need are popped here: from FREE, or in place of those that leave. Under the manager's
-// lock.
+// The cached blocks: the list in which each waits, which of them leaves next, how it leaves its position, and
+// the time and levels that decide it. Blocks that others need are popped here: from FREE, or in place of
+// those that leave. Under the manager's lock.
 //
 // Where a pool has several lists, each block's place follows its namespace's class, its position's level and
 // the shelves of the policy (src/pool/policy.h). Uses, hints, demotions and the time change levels: a block

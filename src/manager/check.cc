@@ -417,7 +417,10 @@ class Checker {
     KVC_TRY(same("namespace", ns, "users", users_[ns], entry.users));
     KVC_CHECK(children_are_linked(root_of(ns)), "the first positions of namespace %u are broken", raw(ns));
     for (size_t p = 0; p < shape_.num_pools; ++p)
-      KVC_TRY(same("namespace", ns, "cached blocks in a pool", cached(ns, p), s_.namespaces().cached(ns, p)));
+      KVC_CHECK(cached(ns, p) == s_.namespaces().cached(ns, p),
+                "namespace %u has %llu cached blocks in pool %zu, %llu counted", raw(ns),
+                static_cast<unsigned long long>(cached(ns, p)), p,
+                static_cast<unsigned long long>(s_.namespaces().cached(ns, p)));
     return KVC_OK;
   }
 

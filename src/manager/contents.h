@@ -8,6 +8,8 @@
 // is the same tree. Positions that lead to no block are left out. Of the copies of a position in a group one
 // stands for all.
 #pragma once
+#include <algorithm>
+#include <cstring>
 #include <string>
 #include <vector>
 

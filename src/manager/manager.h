@@ -111,7 +111,8 @@ class Manager {
   // A manager that was just made takes over what another one has cached. If that fails, destroy it.
   kvc_status take_over(Manager& old, kvc_rebuild* out);
 
-  // What it has cached (contents.h), and if asked for the requests; the lock is taken for a slice at a time.
+  // What it has cached (contents.h; empty at first), and if asked for the requests; the lock is taken for a
+  // slice at a time.
   // read_contents.cc. ContentsHolder and Restore do the rest. `between`: a test's, called between two slices.
   kvc_status read_contents(bool requests, Contents* out, const std::function<void()>& between = {});
 

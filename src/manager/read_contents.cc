@@ -42,7 +42,8 @@ class ContentsReader {
     first_unopened_.resize(state_.shape.num_pools, UINT64_MAX);
     moved_here_.resize(4096);
     order_.reserve(entry_of_block_.size());
-    make_room(positions + SlicedHold::kSlice);
+    reserve_positions(positions + SlicedHold::kSlice);
+    make_room(SlicedHold::kSlice);
     hold_.begin();
     changes_ = hold_.changes();
     out_.lineage = state_.blocks.lineages().current();
@@ -130,8 +131,7 @@ class ContentsReader {
     TreeReader& reader;
   };
 
-  // Memory for the next slice, so that it grows without the lock.
-  void make_room(size_t positions) {
+  void reserve_positions(size_t positions) {
     const size_t most = out_.positions.size() + positions + 1;
     if (most > out_.positions.capacity()) {
       const size_t wanted = std::max(most, 2 * out_.positions.capacity());
@@ -140,6 +140,10 @@ class ContentsReader {
       keys_.reserve(wanted);
       out_.tokens.reserve(wanted * out_.block_size);
     }
+  }
+  // Memory for the next slice, so that it grows without the lock.
+  void make_room(size_t positions) {
+    reserve_positions(positions);
     if (const size_t blocks = found_.size() + (positions + 1) * out_.num_groups; blocks > found_.capacity())
       found_.reserve(std::max(blocks, 2 * found_.capacity()));
   }

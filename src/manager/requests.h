@@ -127,11 +127,11 @@ class Requests : private RequestPart {
   void follow_moves(PoolIndex pool);
 
  private:
-  // lifecycle.cc
+  // ---- lifecycle.cc
   kvc_status take_record(NamespaceId ns, Request** request);
   void share_blocks(const Request& parent, Request& child, size_t positions);
 
-  // growth.cc
+  // ---- growth.cc, but for what is short
   kvc_status reserve_known(Request& request, size_t num_tokens);
   // A waiting request's tokens are hashed for its next match.
   void add_known(Request& request, const int32_t* tokens, size_t num_tokens) {
@@ -149,7 +149,7 @@ class Requests : private RequestPart {
   uint32_t shared_groups(const Request& request, size_t position) const;
   void publish_enqueued(Request& request, uint64_t step_id);
 
-  // shrink.cc
+  // ---- shrink.cc, but for what is short
   void end_admission(Request& request, bool over);
   bool reserve_preemption(Request& request) {
     return gather_tokens(request, 0) &&

@@ -341,7 +341,8 @@ bool Restore::order_by_age(PoolIndex pool) {
     if (one.in_use != 0) continue;
     ages = ages && one.age != 0 && (moved || i == 0 || age(line[i]) < age(line[i - 1]));
   }
-  if (ages) blocks_.s_.pool.shelves().begin_clock(pool, oldest + in_use);
+  if (ages)  // with several lists, which are empty: see Shelves
+    blocks_.s_.pool.shelves().begin_clock(pool, oldest + in_use);
   return ages;
 }
 
