@@ -36,9 +36,11 @@ GOPROXY=direct "$go" get "$module@v$version"
 "$go" run .
 "$go" doc "$module" Manager.EvictBlocks | grep -q maxBlocks
 
+chmod u+w "$work/cache"
+mv "$work/cache" "$work/proxy" # in a folder of the same name it is not compiled again
 fresh from_proxy
-GOMODCACHE="$work/other" GOPROXY="file://$work/cache/cache/download" "$go" get "$module@v$version"
-GOMODCACHE="$work/other" GOPROXY=off "$go" run .
+GOPROXY="file://$work/proxy/cache/download" "$go" get "$module@v$version"
+GOPROXY=off "$go" run .
 
 fresh from_folder
 GOMODCACHE="$work/none" GOPROXY=off "$go" mod edit -require "$module@v$version" -replace "$module=$sources/bindings/go"
