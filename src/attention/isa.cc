@@ -16,15 +16,20 @@
 namespace kvc {
 namespace {
 
+// KVC_PORTABLE_KERNELS: the portable ones alone are built.
+#if defined(__x86_64__) && !defined(KVC_PORTABLE_KERNELS)
+#define KVC_WIDE_KERNELS
+#endif
+
 std::atomic<const Kernels*> forced{nullptr};
 
 constexpr const Kernels* kAll[] = {  // best first; the last one runs everywhere
-#ifdef __x86_64__
+#ifdef KVC_WIDE_KERNELS
     &kAmxKernels, &kAvx512Bf16Kernels, &kAvx512Kernels, &kAvx2Kernels,
 #endif
     &kScalarKernels};
 
-#ifdef __x86_64__
+#ifdef KVC_WIDE_KERNELS
 // Linux gives a process the tile registers when it asks for them; it saves them only for threads that used
 // them.
 bool may_use_amx() {
@@ -37,7 +42,7 @@ bool may_use_amx() {
 #endif
 
 bool runs_here([[maybe_unused]] const Kernels& kernels) {
-#ifdef __x86_64__
+#ifdef KVC_WIDE_KERNELS
   if (&kernels == &kScalarKernels) return true;
   unsigned a, b, c = 0, d;  // not every compiler's builtin knows F16C
   if (__get_cpuid(1, &a, &b, &c, &d) == 0 || (c & bit_F16C) == 0) return false;

@@ -10,7 +10,7 @@
 
 namespace {
 
-struct Seen {
+struct Progress {
   size_t prompt, written = 0, generated = 0;
 };
 
@@ -28,10 +28,10 @@ TEST(HppScheduler, RunsAnEngineInASmallPool) {
   kvc::Scheduler first(config);
   kvc::Scheduler scheduler = std::move(first);
   EXPECT_EQ(first.get(), nullptr);
-  std::map<uint64_t, Seen> live;
+  std::map<uint64_t, Progress> live;
   for (int32_t i = 0; i < 20; ++i) {
     const auto prompt = prompt_of(i);
-    live.emplace(scheduler.add(kvc::ScheduleJob(kvc::Prompt(prompt).get(), 9)), Seen{prompt.size()});
+    live.emplace(scheduler.add(kvc::ScheduleJob(kvc::Prompt(prompt).get(), 9)), Progress{prompt.size()});
   }
   std::vector<kvc_ended_request> room(config.max_running);
   size_t preempted = 0;
@@ -45,7 +45,7 @@ TEST(HppScheduler, RunsAnEngineInASmallPool) {
     std::vector<uint64_t> offsets = {0};
     std::vector<int32_t> tokens;
     for (size_t i = 0; i < plan.num_items; ++i) {
-      Seen& seen = live.at(plan.requests[i]);
+      Progress& seen = live.at(plan.requests[i]);
       if (plan.is_new[i] == 0) {
         EXPECT_EQ(plan.first_tokens[i], seen.written) << "no token is left out";
       }

@@ -6,7 +6,7 @@
 namespace kvc::test {
 namespace {
 
-struct Seen {
+struct SeenCall {
   int calls = 0;
   kvc_status answer = KVC_OK;
   kvc_view k = {}, v = {};
@@ -16,7 +16,7 @@ struct Seen {
 };
 
 kvc_status see(void* data, const kvc_attention* a, const kvc_view* k, const kvc_view* v, void* stream) {
-  auto& seen = *static_cast<Seen*>(data);
+  auto& seen = *static_cast<SeenCall*>(data);
   ++seen.calls;
   seen.k = *k, seen.v = *v, seen.stream = stream, seen.scale = a->scale, seen.attention = *a;
   if (seen.answer == KVC_OK) static_cast<float*>(a->out)[0] = 123;
@@ -32,7 +32,7 @@ class InstalledAttention : public testing::Test {
 
 TEST_F(InstalledAttention, OfLatentRowsSeesTheValuesInsideTheKeys) {
   Scene scene({.flags = KVC_STORAGE_LATENT, .heads = 1});
-  Seen seen;
+  SeenCall seen;
   ASSERT_EQ(kvc_storage_set_attention(scene.storage.get(), see, &seen), KVC_OK);
   ASSERT_EQ(kvc_storage_attend(scene.storage.get(), &scene.a, nullptr), KVC_OK) << kvc_last_error();
   EXPECT_EQ(seen.calls, 1);
@@ -47,7 +47,7 @@ TEST_F(InstalledAttention, OfLatentRowsSeesTheValuesInsideTheKeys) {
 
 TEST_F(InstalledAttention, IsGivenTheScaleThatTheLibraryWouldTake) {
   Scene scene;
-  Seen seen;
+  SeenCall seen;
   ASSERT_EQ(kvc_storage_set_attention(scene.storage.get(), see, &seen), KVC_OK);
   scene.a.scale = 0;
   ASSERT_EQ(kvc_storage_attend(scene.storage.get(), &scene.a, nullptr), KVC_OK) << kvc_last_error();
@@ -59,7 +59,7 @@ TEST_F(InstalledAttention, IsGivenTheScaleThatTheLibraryWouldTake) {
 
 TEST_F(InstalledAttention, IsGivenTheStridesThatTheRowsHave) {
   Scene scene;
-  Seen seen;
+  SeenCall seen;
   ASSERT_EQ(kvc_storage_set_attention(scene.storage.get(), see, &seen), KVC_OK);
   ASSERT_EQ(kvc_storage_attend(scene.storage.get(), &scene.a, nullptr), KVC_OK) << kvc_last_error();
   EXPECT_EQ(seen.attention.q_head_stride, scene.o.dim);
@@ -76,7 +76,7 @@ TEST_F(InstalledAttention, IsGivenTheStridesThatTheRowsHave) {
 
 TEST_F(InstalledAttention, AnErrorOfTheKernelIsThatOfTheCall) {
   Scene scene;
-  Seen seen;
+  SeenCall seen;
   seen.answer = KVC_ERROR_LIMIT;
   ASSERT_EQ(kvc_storage_set_attention(scene.storage.get(), see, &seen), KVC_OK);
   EXPECT_EQ(kvc_storage_attend(scene.storage.get(), &scene.a, nullptr), KVC_ERROR_LIMIT);
@@ -85,7 +85,7 @@ TEST_F(InstalledAttention, AnErrorOfTheKernelIsThatOfTheCall) {
 
 // Tiled keys have no view, and work in a stream of the CPU waits its turn, which no other kernel can be told.
 TEST_F(InstalledAttention, WhereNoViewOrNoStreamCanBeGivenTheLibrarysOwnServe) {
-  Seen seen;
+  SeenCall seen;
   Scene tiled({.flags = KVC_STORAGE_TILED_KEYS});
   ASSERT_EQ(kvc_storage_set_attention(tiled.storage.get(), see, &seen), KVC_OK);
   tiled.attend();

@@ -11,7 +11,7 @@
 
 namespace {
 
-constexpr size_t kRows = 6, kDim = 13;  // odd rows of int4 end in half a byte
+constexpr size_t kNumRows = 6, kElements = 13;  // odd rows of int4 end in half a byte
 
 struct Quantized {
   std::vector<unsigned char> codes;
@@ -25,18 +25,22 @@ kvc_quant_format format_of(int32_t dtype, uint32_t flags = 0, uint32_t group = 0
 // Into arrays of exactly the size that the header says, so that sanitizers see the first byte beyond.
 Quantized quantize(const kvc_quant_format& f, const std::vector<float>& in) {
   const size_t pairs = (f.flags & KVC_QUANT_ASYMMETRIC) != 0 ? 2 : 1;
-  const size_t per_row = f.group == 0 ? 1 : (kDim + f.group - 1) / f.group;
-  const size_t count = (f.flags & KVC_QUANT_CHANNELS) != 0 ? kDim : f.scale != 0 ? 0 : kRows * per_row;
-  Quantized out{std::vector<unsigned char>(kRows * (f.dtype == KVC_INT4 ? (kDim + 1) / 2 : kDim), 0xee),
-                std::vector<float>(count * pairs, -77)};
-  EXPECT_EQ(kvc_quantize(&f, in.data(), kRows, kDim, out.codes.data(), out.scales.data()), KVC_OK)
+  const size_t per_row = f.group == 0 ? 1 : (kElements + f.group - 1) / f.group;
+  const size_t count = (f.flags & KVC_QUANT_CHANNELS) != 0 ? kElements
+                       : f.scale != 0                      ? 0
+                                                           : kNumRows * per_row;
+  Quantized out{
+      std::vector<unsigned char>(kNumRows * (f.dtype == KVC_INT4 ? (kElements + 1) / 2 : kElements), 0xee),
+      std::vector<float>(count * pairs, -77)};
+  EXPECT_EQ(kvc_quantize(&f, in.data(), kNumRows, kElements, out.codes.data(), out.scales.data()), KVC_OK)
       << kvc_last_error();
   return out;
 }
 
 std::vector<float> dequantize(const kvc_quant_format& f, const Quantized& from) {
-  std::vector<float> out(kRows * kDim);
-  EXPECT_EQ(kvc_dequantize(&f, from.codes.data(), from.scales.data(), kRows, kDim, out.data()), KVC_OK)
+  std::vector<float> out(kNumRows * kElements);
+  EXPECT_EQ(kvc_dequantize(&f, from.codes.data(), from.scales.data(), kNumRows, kElements, out.data()),
+            KVC_OK)
       << kvc_last_error();
   return out;
 }
@@ -57,7 +61,7 @@ std::vector<kvc_quant_format> all_formats() {
 TEST(Quantize, ComesBackWithinItsStepAndTheSecondTimeTheSame) {
   std::mt19937 random(31);
   std::normal_distribution<float> normal;
-  std::vector<float> in(kRows * kDim);
+  std::vector<float> in(kNumRows * kElements);
   for (float& x : in) x = normal(random);
   for (const kvc_quant_format& f : all_formats()) {
     const Quantized once = quantize(f, in);
@@ -71,7 +75,7 @@ TEST(Quantize, ComesBackWithinItsStepAndTheSecondTimeTheSame) {
 }
 
 TEST(Quantize, ZerosNanAndInfinitiesAreDefined) {
-  std::vector<float> in(kRows * kDim, 0.0f);
+  std::vector<float> in(kNumRows * kElements, 0.0f);
   for (const kvc_quant_format& f : all_formats()) EXPECT_EQ(dequantize(f, quantize(f, in)), in);
   in[1] = std::nanf("");
   in[2] = std::numeric_limits<float>::infinity();
@@ -81,16 +85,17 @@ TEST(Quantize, ZerosNanAndInfinitiesAreDefined) {
     const bool integers = f.dtype == KVC_INT8 || f.dtype == KVC_INT4;
     EXPECT_EQ(std::isnan(out[1]), !integers);
     EXPECT_TRUE(std::isfinite(out[2]) && out[2] > 0) << f.dtype << ' ' << f.flags;
-    EXPECT_EQ(out[kDim], 0) << "another row, another column";
+    EXPECT_EQ(out[kElements], 0) << "another row, another column";
   }
 }
 
 TEST(Quantize, ColumnsHaveAScaleEach) {
-  std::vector<float> in(kRows * kDim);
-  for (size_t i = 0; i < in.size(); ++i) in[i] = static_cast<float>(i % kDim + 1) * (i / kDim % 2 ? 1 : -1);
+  std::vector<float> in(kNumRows * kElements);
+  for (size_t i = 0; i < in.size(); ++i)
+    in[i] = static_cast<float>(i % kElements + 1) * (i / kElements % 2 ? 1 : -1);
   const kvc_quant_format f = format_of(KVC_INT8, KVC_QUANT_CHANNELS);
   const Quantized q = quantize(f, in);
-  for (size_t c = 0; c < kDim; ++c) EXPECT_FLOAT_EQ(q.scales[c], static_cast<float>(c + 1) / 127);
+  for (size_t c = 0; c < kElements; ++c) EXPECT_FLOAT_EQ(q.scales[c], static_cast<float>(c + 1) / 127);
 }
 
 TEST(Quantize, RefusesWhatIsWrong) {

@@ -3,6 +3,7 @@
 #pragma once
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "attention/attention.h"
@@ -46,6 +47,19 @@ struct Options {
   bool sink_logits = false;  // of some heads none
   Rows q_rows = Rows::kContiguous, out_rows = Rows::kContiguous;
 };
+
+// Rows as MLA stores them: one head of 576 elements, the first 512 of which are the values.
+inline Options of_latent_rows(int32_t dtype, std::vector<uint64_t> kv_lens = {33},
+                              std::vector<uint64_t> q_lens = {1}) {
+  return {.dtype = dtype,
+          .q_dtype = KVC_BFLOAT16,
+          .latent = true,
+          .k_dim = 576,
+          .v_dim = 512,
+          .heads = 1,
+          .kv_lens = std::move(kv_lens),
+          .q_lens = std::move(q_lens)};
+}
 
 inline std::string describe(const Options& o) {
   std::string text = std::string(dtype_name(o.dtype)) + (o.tiled ? " tiled" : "") +

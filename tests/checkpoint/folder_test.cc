@@ -10,7 +10,7 @@
 #include <tuple>
 
 #include "base/status.h"
-#include "world.h"
+#include "calls_with_files.h"
 
 namespace kvc {
 namespace {
@@ -18,6 +18,8 @@ namespace {
 using test::Engine;
 using test::Folder;
 using test::Form;
+using test::ids_of;
+using test::say;
 using test::Spoken;
 namespace fs = std::filesystem;
 
@@ -26,22 +28,10 @@ Form large() {
   form.num_blocks = 400;
   return form;
 }
-Spoken say(uint64_t seed, size_t tokens) {
-  Spoken spoken;
-  spoken.tokens = test::tokens_of(seed, tokens);
-  return spoken;
-}
 size_t count_of(const std::string& folder, const char* ending) {
   size_t count = 0;
   for (const auto& entry : fs::directory_iterator(folder)) count += entry.path().extension() == ending;
   return count;
-}
-std::vector<uint64_t> ids_of(const std::string& folder) {
-  std::vector<uint64_t> ids(64);
-  size_t count = 0;
-  EXPECT_EQ(kvc_checkpoint_list(folder.c_str(), ids.data(), ids.size(), &count), KVC_OK) << kvc_last_error();
-  ids.resize(count);
-  return ids;
 }
 kvc_checkpoint_info new_info() {
   kvc_checkpoint_info info = {};
@@ -344,29 +334,29 @@ TEST(Save, ChecksItsArguments) {
   Engine old(Form{});
   const std::string path = folder / "c", deep = folder / "a/b";
   kvc_checkpoint_info info;
-  const auto says = [&](kvc_checkpoint_config config, kvc_status status, const char* word) {
+  const auto is_refused = [&](kvc_checkpoint_config config, kvc_status status, const char* word) {
     EXPECT_EQ(old.save(config, &info), status) << kvc_last_error();
     EXPECT_NE(std::string(kvc_last_error()).find(word), std::string::npos) << kvc_last_error();
   };
   kvc_checkpoint_config config = old.config(path);
   config.folder = nullptr;
-  says(config, KVC_ERROR_INVALID_ARGUMENT, "folder is NULL");
+  is_refused(config, KVC_ERROR_INVALID_ARGUMENT, "folder is NULL");
   config.folder = "";
-  says(config, KVC_ERROR_INVALID_ARGUMENT, "folder is empty");
-  says(old.config(deep), KVC_ERROR_NOT_FOUND, "a/b");
-  says(old.config(path, KVC_CHECKPOINT_INCREMENT), KVC_ERROR_NOT_FOUND, "has no checkpoint");
-  says(old.config(path, KVC_CHECKPOINT_INCREMENT | KVC_CHECKPOINT_FULL), KVC_ERROR_INVALID_ARGUMENT,
-       "one of them");
-  says(old.config(path, 1u << 20), KVC_ERROR_INVALID_ARGUMENT, "0x100008");
+  is_refused(config, KVC_ERROR_INVALID_ARGUMENT, "folder is empty");
+  is_refused(old.config(deep), KVC_ERROR_NOT_FOUND, "a/b");
+  is_refused(old.config(path, KVC_CHECKPOINT_INCREMENT), KVC_ERROR_NOT_FOUND, "has no checkpoint");
+  is_refused(old.config(path, KVC_CHECKPOINT_INCREMENT | KVC_CHECKPOINT_FULL), KVC_ERROR_INVALID_ARGUMENT,
+             "one of them");
+  is_refused(old.config(path, 1u << 20), KVC_ERROR_INVALID_ARGUMENT, "0x100008");
   config = old.config(path);
   config.pages = nullptr;
-  says(config, KVC_ERROR_INVALID_ARGUMENT, "pages is NULL");
+  is_refused(config, KVC_ERROR_INVALID_ARGUMENT, "pages is NULL");
   config = old.config(path);
   config.id = 3;
-  says(config, KVC_ERROR_INVALID_ARGUMENT, "id is 3");
+  is_refused(config, KVC_ERROR_INVALID_ARGUMENT, "id is 3");
   config = old.config(path);
   config.codec = "nosuch";
-  says(config, KVC_ERROR_NOT_FOUND, "nosuch");
+  is_refused(config, KVC_ERROR_NOT_FOUND, "nosuch");
   config = old.config(path);
   EXPECT_EQ(kvc_checkpoint_save(old.m, old.storages.data(), 2, &config, nullptr), KVC_ERROR_INVALID_ARGUMENT);
   EXPECT_NE(std::string(kvc_last_error()).find("num_storages is 2"), std::string::npos);

@@ -21,10 +21,9 @@ using test::Folder;
 using test::Form;
 using test::read_file;
 using test::say;
+using test::says;
 using test::write_file;
 namespace fs = std::filesystem;
-
-bool says(const std::string& text) { return std::strstr(kvc_last_error(), text.c_str()) != nullptr; }
 
 constexpr uint64_t kTerabyte = uint64_t{1} << 40;
 constexpr const char* kManifest = "00000000000000000001.kvcm";

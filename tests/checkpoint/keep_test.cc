@@ -18,7 +18,9 @@ namespace {
 using test::Engine;
 using test::Folder;
 using test::Form;
+using test::ids_of;
 using test::say;
+using test::says;
 namespace fs = std::filesystem;
 
 std::string name_of(const std::string& folder, uint64_t id, const char* ending) {
@@ -26,14 +28,6 @@ std::string name_of(const std::string& folder, uint64_t id, const char* ending) 
   std::snprintf(name, sizeof name, "/%020llu%s", ull(id), ending);
   return folder + name;
 }
-std::vector<uint64_t> ids_of(const std::string& folder) {
-  std::vector<uint64_t> ids(64);
-  size_t count = 0;
-  EXPECT_EQ(kvc_checkpoint_list(folder.c_str(), ids.data(), ids.size(), &count), KVC_OK) << kvc_last_error();
-  ids.resize(count);
-  return ids;
-}
-bool says(const std::string& text) { return std::strstr(kvc_last_error(), text.c_str()) != nullptr; }
 
 class Keep : public testing::Test {
  protected:

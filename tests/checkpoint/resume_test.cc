@@ -25,7 +25,7 @@ using test::say;
 using test::Spoken;
 namespace fs = std::filesystem;
 
-constexpr uint64_t kPrompts = 6, kPages = 24;
+constexpr uint64_t kSavedPrompts = 6, kPages = 24;
 
 Form large_pages() {  // of 512 KiB: several pieces of a data file
   Form form;
@@ -34,7 +34,7 @@ Form large_pages() {  // of 512 KiB: several pieces of a data file
   return form;
 }
 void fill(Engine& engine) {
-  for (uint64_t i = 0; i < kPrompts; ++i) engine.run(say(i, 17));
+  for (uint64_t i = 0; i < kSavedPrompts; ++i) engine.run(say(i, 17));
 }
 void check_restored(const Engine& old, const std::string& path) {
   EXPECT_EQ(kvc_checkpoint_validate(path.c_str(), 0, nullptr), KVC_OK) << kvc_last_error();
@@ -42,7 +42,7 @@ void check_restored(const Engine& old, const std::string& path) {
   fresh.restore(path);
   fresh.check();
   EXPECT_EQ(fresh.content(), old.content());
-  for (uint64_t i = 0; i < kPrompts; ++i) EXPECT_EQ(fresh.check_pages(say(i, 17), 0), 4u);
+  for (uint64_t i = 0; i < kSavedPrompts; ++i) EXPECT_EQ(fresh.check_pages(say(i, 17), 0), 4u);
   ASSERT_EQ(fresh.wrong, 0u);
 }
 kvc_checkpoint_needs needs_of(Engine& engine, const kvc_checkpoint_config& config) {
@@ -60,12 +60,12 @@ size_t count_files(const std::string& folder, const char* part) {
   return count;
 }
 
-struct Case {
+struct SaveCase {
   const char *name, *codec;
   uint32_t flags;
   uint64_t step;  // of the calls of the system
 };
-class CutShort : public testing::TestWithParam<Case> {
+class CutShort : public testing::TestWithParam<SaveCase> {
  protected:
   // A save that is killed at its call number `at`. False: it came to its end before.
   bool kill_save(Engine& engine, const std::string& path, Fault fault, uint64_t at) {
@@ -132,9 +132,9 @@ TEST_P(CutShort, SavesGoOnWhereTheyStopped) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Kinds, CutShort,
-                         testing::Values(Case{"Plain", "none", 0, 1},
-                                         Case{"Full", "none", KVC_CHECKPOINT_FULL, 3},
-                                         Case{"Zstd", "zstd", 0, 3}),
+                         testing::Values(SaveCase{"Plain", "none", 0, 1},
+                                         SaveCase{"Full", "none", KVC_CHECKPOINT_FULL, 3},
+                                         SaveCase{"Zstd", "zstd", 0, 3}),
                          [](const auto& at) { return std::string(at.param.name); });
 
 // A disk with room for so many bytes.
@@ -229,7 +229,7 @@ TEST(Measuring, TellsWhatASaveWrites) {
   const std::string path = folder / "c";
   for (const bool large : {true, false}) {
     Engine old(large ? large_pages() : Form{});
-    for (uint64_t i = 0; i < kPrompts; ++i) {
+    for (uint64_t i = 0; i < kSavedPrompts; ++i) {
       old.run(say(i, 17));
       const std::string here = path + (large ? "large" : "");
       const kvc_checkpoint_needs needs = needs_of(old, old.config(here));

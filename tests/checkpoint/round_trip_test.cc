@@ -14,7 +14,7 @@ using test::Folder;
 using test::Form;
 using test::Spoken;
 
-struct Case {
+struct NamedForm {
   const char* name;
   Form form;
 };
@@ -23,7 +23,7 @@ Form with(void (*change)(Form&)) {
   change(form);
   return form;
 }
-const Case kCases[] = {
+const NamedForm kNamedForms[] = {
     {"OneGroup", {}},
     {"PageFirst", with([](Form& f) { f.layout = KVC_LAYOUT_BLHNC; })},
     {"Frequency", with([](Form& f) { f.policy = KVC_POLICY_FREQUENCY, f.num_blocks = 400; })},
@@ -43,7 +43,7 @@ const Case kCases[] = {
     {"OneTokenBlocks", with([](Form& f) { f.block_size = 1, f.num_blocks = 100; })},
 };
 
-class RoundTrip : public testing::TestWithParam<Case> {};
+class RoundTrip : public testing::TestWithParam<NamedForm> {};
 
 TEST_P(RoundTrip, GivesANewManagerTheSameDigestAndHits) {
   const Folder folder;
@@ -86,7 +86,7 @@ TEST_P(RoundTrip, GivesANewManagerTheSameDigestAndHits) {
   fresh.check();
 }
 
-INSTANTIATE_TEST_SUITE_P(Forms, RoundTrip, testing::ValuesIn(kCases),
+INSTANTIATE_TEST_SUITE_P(Forms, RoundTrip, testing::ValuesIn(kNamedForms),
                          [](const auto& at) { return std::string(at.param.name); });
 
 TEST(Restore, KeepsTheHottestInASmallerPool) {

@@ -24,20 +24,21 @@ using test::say;
 using test::Spoken;
 
 // The tokens of a position follow from its prompt's number and its depth.
-constexpr int32_t kTokens = 64;
+constexpr int32_t kVocabulary = 64;
 Spoken numbered(uint64_t number, size_t tokens, uint32_t tenant) {
   Spoken spoken;
   spoken.tenant = tenant;
   for (size_t i = 0; i < tokens; ++i)
-    spoken.tokens.push_back(static_cast<int32_t>(number) * kTokens + static_cast<int32_t>(i / 4 % kTokens));
+    spoken.tokens.push_back(static_cast<int32_t>(number) * kVocabulary +
+                            static_cast<int32_t>(i / 4 % kVocabulary));
   return spoken;
 }
 
-struct Case {
+struct SliceCase {
   const char* name;
   uint32_t policy, flags;
 };
-class Slices : public testing::TestWithParam<Case> {};
+class Slices : public testing::TestWithParam<SliceCase> {};
 
 TEST_P(Slices, GiveContentsThatCanBe) {
   Form form;
@@ -105,9 +106,9 @@ TEST_P(Slices, GiveContentsThatCanBe) {
     for (size_t i = 0; i < number.size(); ++i) {
       const Contents::Position& position = contents.positions[i];
       const int32_t* const tokens = contents.tokens_of(i);
-      number[i] = tokens[0] / kTokens;
+      number[i] = tokens[0] / kVocabulary;
       ASSERT_TRUE(once.emplace(number[i], position.depth).second) << "a position is there twice";
-      ASSERT_EQ(tokens[0] % kTokens, static_cast<int32_t>(position.depth) % kTokens);
+      ASSERT_EQ(tokens[0] % kVocabulary, static_cast<int32_t>(position.depth) % kVocabulary);
       if (position.parent >= 0) {
         ASSERT_EQ(number[i], number[static_cast<size_t>(position.parent)]);
       }
@@ -120,10 +121,10 @@ TEST_P(Slices, GiveContentsThatCanBe) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Forms, Slices,
-                         testing::Values(Case{"Lru", KVC_POLICY_LRU, 0},
-                                         Case{"Hints", KVC_POLICY_LRU, KVC_MANAGER_HINTS},
-                                         Case{"Frequency", KVC_POLICY_FREQUENCY, 0},
-                                         Case{"Heads", KVC_POLICY_LRU, KVC_MANAGER_PARTIAL_REUSE}),
+                         testing::Values(SliceCase{"Lru", KVC_POLICY_LRU, 0},
+                                         SliceCase{"Hints", KVC_POLICY_LRU, KVC_MANAGER_HINTS},
+                                         SliceCase{"Frequency", KVC_POLICY_FREQUENCY, 0},
+                                         SliceCase{"Heads", KVC_POLICY_LRU, KVC_MANAGER_PARTIAL_REUSE}),
                          [](const auto& at) { return std::string(at.param.name); });
 
 // What a restore no longer needs goes back to the manager's arena, from which other threads take.
@@ -222,7 +223,7 @@ TEST(SlicesOfHeads, HaveEachPositionOnce) {
   ASSERT_EQ(engine.m->impl->read_contents(false, &contents, move), KVC_OK);
   std::map<std::pair<int32_t, uint32_t>, int> found;
   for (size_t i = 0; i < contents.positions.size(); ++i)
-    ++found[{contents.tokens_of(i)[0] / kTokens, contents.positions[i].depth}];
+    ++found[{contents.tokens_of(i)[0] / kVocabulary, contents.positions[i].depth}];
   EXPECT_EQ(found.size(), kPrompts * kDepth);
   for (const auto& [position, times] : found)
     EXPECT_EQ(times, 1) << position.first << " at " << position.second;
@@ -254,7 +255,7 @@ TEST(SlicesOfHeads, HaveWhatComesToTheFront) {
   EXPECT_LE(contents.longest_hold, 2 * kDepth + SlicedHold::kSlice) << "a slice, and one admission";
   std::map<std::pair<int32_t, uint32_t>, int> found;
   for (size_t i = 0; i < contents.positions.size(); ++i)
-    ++found[{contents.tokens_of(i)[0] / kTokens, contents.positions[i].depth}];
+    ++found[{contents.tokens_of(i)[0] / kVocabulary, contents.positions[i].depth}];
   EXPECT_EQ(found.size(), kPrompts * kDepth);
   for (const auto& [position, times] : found)
     EXPECT_EQ(times, 1) << position.first << " at " << position.second;
@@ -314,7 +315,7 @@ TEST(SlicesOfTheDead, AreShort) {
   size_t of_the_living = 0;
   std::set<std::pair<int32_t, uint32_t>> once;
   for (size_t i = 0; i < contents.positions.size(); ++i) {
-    const int32_t number = contents.tokens_of(i)[0] / kTokens;
+    const int32_t number = contents.tokens_of(i)[0] / kVocabulary;
     of_the_living += number % 100 == 1 && number < 400;
     EXPECT_TRUE(once.emplace(number, contents.positions[i].depth).second) << number;
   }

@@ -42,12 +42,12 @@ Spoken of_tenant(uint32_t tenant, uint64_t seed, size_t tokens) {
   return spoken;
 }
 
-struct Case {
+struct PromptCase {
   const char* name;
   uint32_t policy, flags;
   uint64_t window;
 };
-class Prompts : public testing::TestWithParam<Case> {
+class Prompts : public testing::TestWithParam<PromptCase> {
  protected:
   Form form() const {
     Form out;
@@ -141,11 +141,11 @@ TEST_P(Prompts, MayBeLeftOut) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Forms, Prompts,
-                         testing::Values(Case{"Lru", KVC_POLICY_LRU, 0, 0},
-                                         Case{"Frequency", KVC_POLICY_FREQUENCY, 0, 0},
-                                         Case{"Fragmentation", KVC_POLICY_FRAGMENTATION, 0, 10},
-                                         Case{"Hints", KVC_POLICY_LRU, KVC_MANAGER_HINTS, 0},
-                                         Case{"Windows", KVC_POLICY_LRU, 0, 10}),
+                         testing::Values(PromptCase{"Lru", KVC_POLICY_LRU, 0, 0},
+                                         PromptCase{"Frequency", KVC_POLICY_FREQUENCY, 0, 0},
+                                         PromptCase{"Fragmentation", KVC_POLICY_FRAGMENTATION, 0, 10},
+                                         PromptCase{"Hints", KVC_POLICY_LRU, KVC_MANAGER_HINTS, 0},
+                                         PromptCase{"Windows", KVC_POLICY_LRU, 0, 10}),
                          [](const auto& at) { return std::string(at.param.name); });
 
 TEST(RestoredPrompts, AreThoseOfTheirRequests) {

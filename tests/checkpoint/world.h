@@ -26,6 +26,18 @@
 
 namespace kvc::test {
 
+// Does the last error name it?
+inline bool says(const std::string& text) { return std::strstr(kvc_last_error(), text.c_str()) != nullptr; }
+
+// The checkpoints of a folder.
+inline std::vector<uint64_t> ids_of(const std::string& folder) {
+  std::vector<uint64_t> ids(64);
+  size_t count = 0;
+  EXPECT_EQ(kvc_checkpoint_list(folder.c_str(), ids.data(), ids.size(), &count), KVC_OK) << kvc_last_error();
+  ids.resize(count);
+  return ids;
+}
+
 struct Form {
   uint64_t num_blocks = 64;
   uint32_t block_size = 4;

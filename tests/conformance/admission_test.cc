@@ -8,8 +8,7 @@
 namespace conformance {
 namespace {
 
-constexpr uint32_t B = 4;
-constexpr uint64_t kTokens = 60 * B + 3;
+constexpr uint64_t kPrompt = 60 * B + 3;
 
 RequestOptions must_fit(uint64_t slots) {
   RequestOptions options = request_config(KVC_REQUEST_FULL_MUST_FIT);
@@ -17,7 +16,7 @@ RequestOptions must_fit(uint64_t slots) {
   return options;
 }
 
-std::vector<kvc_group_config> kinds() {
+std::vector<kvc_group_config> kinds_that_let_go() {
   std::vector<kvc_group_config> out;
   for (const uint64_t window : {1u, 2u, 4u, 5u, 11u, 16u, 30u}) {
     for (const uint64_t retention : {0u, B}) {
@@ -57,7 +56,7 @@ void compute_all(Cache& c, uint64_t id, uint64_t step, uint64_t length) {
 
 TEST(Admission, WhatMustFitIsOneWindowAndOneStep) {
   kvc::test::Sample sample;
-  for (const kvc_group_config& kind : kinds()) {
+  for (const kvc_group_config& kind : kinds_that_let_go()) {
     for (const uint64_t step : {1u, 3u, 4u, 5u, 16u, 17u}) {
       if (!sample.takes_next()) continue;
       SCOPED_TRACE(testing::Message() << "window " << kind.window_tokens << " chunk " << kind.chunk_tokens
@@ -65,18 +64,18 @@ TEST(Admission, WhatMustFitIsOneWindowAndOneStep) {
       const uint64_t most = most_held(kind, step);
       Admitted r;
       Cache small(shape(0, B), {full_group(), kind}, {70, most - 1});
-      const kvc_status refused = small.try_allocate(text(1, kTokens), &r, must_fit(step));
+      const kvc_status refused = small.try_allocate(text(1, kPrompt), &r, must_fit(step));
       EXPECT_TRUE(refused == KVC_ERROR_NO_SPACE || (step == 1 && refused == KVC_ERROR_NEVER_FITS)) << refused;
       Cache c(shape(0, B), {full_group(), kind}, {70, most});
-      ASSERT_EQ(c.try_allocate(text(1, kTokens), &r, must_fit(step)), KVC_OK) << kvc_last_error();
-      compute_all(c, r.id, step, kTokens + 2 * B);
+      ASSERT_EQ(c.try_allocate(text(1, kPrompt), &r, must_fit(step)), KVC_OK) << kvc_last_error();
+      compute_all(c, r.id, step, kPrompt + 2 * B);
     }
   }
 }
 
 // A hit's window is held only until the steps have left it.
 TEST(Admission, TheHitCountsOnceToo) {
-  for (const kvc_group_config& kind : kinds()) {
+  for (const kvc_group_config& kind : kinds_that_let_go()) {
     for (const uint64_t step : {1u, 5u, 16u}) {
       const uint64_t most = most_held(kind, step);
       Cache c(shape(0, B), {full_group(), kind}, {70, most});
@@ -94,7 +93,7 @@ TEST(Admission, TheHitCountsOnceToo) {
 
 TEST(Admission, AProbeOfARequestAsksForTheSame) {
   kvc::test::Sample sample;
-  for (const kvc_group_config& kind : kinds()) {
+  for (const kvc_group_config& kind : kinds_that_let_go()) {
     for (const uint64_t step : {1u, 5u, 16u, 1000u}) {
       for (const uint64_t external : {0u, 7u, 20 * B, 30 * B + 1}) {
         if (!sample.takes_next()) continue;
@@ -102,7 +101,7 @@ TEST(Admission, AProbeOfARequestAsksForTheSame) {
           Cache c(shape(0, B), {full_group(), kind}, {70, room});
           RequestOptions options = must_fit(step == 1000 ? 0 : step);
           options.external_tokens = external;
-          const Tokens tokens = text(1, kTokens);
+          const Tokens tokens = text(1, kPrompt);
           uint64_t id = 0;
           ASSERT_EQ(kvc_manager_create_request(c.get(), PROMPT(0, tokens.data(), tokens.size(), nullptr, 0),
                                                &options, &id),
@@ -121,7 +120,7 @@ TEST(Admission, AProbeOfARequestAsksForTheSame) {
 }
 
 TEST(Admission, ATransferTakesTheWindowBehindItsEnd) {
-  for (const kvc_group_config& kind : kinds()) {
+  for (const kvc_group_config& kind : kinds_that_let_go()) {
     for (const uint64_t external : {uint64_t{20 * B}, uint64_t{40 * B + 1}, uint64_t{41 * B - 1}}) {
       for (const bool alone : {false, true}) {
         SCOPED_TRACE(testing::Message() << "window " << kind.window_tokens << " chunk " << kind.chunk_tokens
@@ -136,7 +135,7 @@ TEST(Admission, ATransferTakesTheWindowBehindItsEnd) {
         const uint32_t g = alone ? 0 : 1;
         RequestOptions options = must_fit(5);
         options.external_tokens = external;
-        const Tokens tokens = text(1, kTokens);
+        const Tokens tokens = text(1, kPrompt);
         Admitted r;
         ASSERT_EQ(c.try_allocate(tokens, &r, options), KVC_OK) << kvc_last_error();
         const Ids table = c.table(r.id, g);
@@ -144,7 +143,7 @@ TEST(Admission, ATransferTakesTheWindowBehindItsEnd) {
         c.commit(r.id, external);
         const Ids after = c.table(r.id, g);
         for (size_t j = 0; j < after.size(); ++j) EXPECT_EQ(table[j], after[j]) << "it brings nothing else";
-        compute_all(c, r.id, 5, kTokens + B);
+        compute_all(c, r.id, 5, kPrompt + B);
         c.free(r.id);
         if (alone && kind.chunk_tokens != 0 && 61 * B % kind.chunk_tokens == 0) continue;  // no block there
         EXPECT_EQ(c.whole_hit(tokens + Tokens(B, 7)), 61 * B);
@@ -155,7 +154,7 @@ TEST(Admission, ATransferTakesTheWindowBehindItsEnd) {
 
 TEST(Admission, NothingGoesOnInsideATransferWithoutItsWindow) {
   Cache c(shape(0, B), {full_group(), window_group(8, 0, 0, 1)}, {70, 20});
-  const Tokens tokens = text(1, kTokens);
+  const Tokens tokens = text(1, kPrompt);
   c.store(first(tokens, 4 * B));
   RequestOptions options = request_config();
   options.external_tokens = 20 * B, options.slots = 1;
@@ -183,7 +182,7 @@ TEST(Admission, ACommitAheadOfATransferKeepsItsWindow) {
   Cache c(shape(0, B), {full_group(), window_group(8, 0, 0, 1)}, {70, 40});
   RequestOptions options = request_config();
   options.external_tokens = 20 * B, options.slots = 2 * B;
-  const Tokens tokens = text(1, kTokens);
+  const Tokens tokens = text(1, kPrompt);
   const Admitted r = c.allocate(tokens, options);
   const Ids table = c.table(r.id, 1);
   EXPECT_REFUSED(c, KVC_ERROR_INVALID_ARGUMENT, kvc_manager_commit_ahead(c.get(), r.id, 19 * B, 0));
@@ -262,9 +261,9 @@ TEST(Admission, HeadroomNeedsAWindowOnce) {
 // A request that has grown longer than its window's pool comes back in steps of other lengths.
 TEST(Admission, APreemptedRequestComesBackWithOtherSlots) {
   Cache c(shape(0, B), {full_group(), window_group(16, 0, 0, 1)}, {70, most_held(window_group(16), 8)});
-  const Tokens tokens = text(1, kTokens);
+  const Tokens tokens = text(1, kPrompt);
   const Admitted r = c.compute(first(tokens, 5), request_config(KVC_REQUEST_FULL_MUST_FIT));
-  for (uint64_t n = 5; n < kTokens; ++n) {
+  for (uint64_t n = 5; n < kPrompt; ++n) {
     c.append(r.id, {tokens[n]});
     c.commit(r.id, n + 1);
   }
@@ -284,7 +283,7 @@ TEST(Admission, APreemptedRequestComesBackWithOtherSlots) {
   EXPECT_EQ(admitted, r.id);
   EXPECT_EQ(c.request(r.id).capacity, 8u);
   ASSERT_EQ(kvc_manager_retire_step(c.get(), step.step_id), KVC_OK);
-  compute_all(c, r.id, 8, kTokens + 1);
+  compute_all(c, r.id, 8, kPrompt + 1);
 }
 
 }  // namespace

@@ -8,8 +8,6 @@
 namespace conformance {
 namespace {
 
-constexpr uint32_t B = 4;
-
 struct Batch {
   std::vector<uint64_t> ids, cached;
   std::vector<kvc_status> statuses;

@@ -10,48 +10,48 @@ namespace conformance {
 namespace {
 
 TEST(Bugs, LengthsAroundABlockEdge) {
-  for (const uint32_t B : {1u, 2u, 4u, 16u})
+  for (const uint32_t block : {1u, 2u, 4u, 16u})
     for (uint64_t k = 1; k <= 3; ++k)
-      for (uint64_t n : {k * B - 1, uint64_t{k * B}, k * B + 1}) {
-        Cache c(shape(12, B));
+      for (uint64_t n : {k * block - 1, uint64_t{k * block}, k * block + 1}) {
+        Cache c(shape(12, block));
         const Tokens tokens = text(1, n);
         const Admitted r = c.compute(tokens);
-        EXPECT_EQ(c.table(r.id).size(), (n + B - 1) / B);
-        EXPECT_EQ(c.hit(tokens), n ? (n - 1) / B * B : 0u);
-        EXPECT_EQ(c.whole_hit(tokens), n / B * B);
+        EXPECT_EQ(c.table(r.id).size(), (n + block - 1) / block);
+        EXPECT_EQ(c.hit(tokens), n ? (n - 1) / block * block : 0u);
+        EXPECT_EQ(c.whole_hit(tokens), n / block * block);
         c.append(r.id, {7});
         c.commit(r.id, n + 1);
-        EXPECT_EQ(c.table(r.id).size(), n / B + 1);
-        EXPECT_EQ(c.whole_hit(tokens + Tokens{7}), (n + 1) / B * B);
+        EXPECT_EQ(c.table(r.id).size(), n / block + 1);
+        EXPECT_EQ(c.whole_hit(tokens + Tokens{7}), (n + 1) / block * block);
         c.free(r.id);
         EXPECT_EQ(c.available(), 12u);
       }
 }
 
 TEST(Bugs, AHitIsNeverTheWholePrompt) {
-  for (const uint32_t B : {1u, 3u, 8u}) {
-    Cache c(shape(40, B));
-    const Tokens tokens = text(1, 5 * B);
+  for (const uint32_t block : {1u, 3u, 8u}) {
+    Cache c(shape(40, block));
+    const Tokens tokens = text(1, 5 * block);
     c.store(tokens);
     for (size_t n = 1; n <= tokens.size(); ++n) {
       const Admitted r = c.allocate(first(tokens, n));
       EXPECT_LT(r.cached, n);
-      EXPECT_EQ(r.cached, (n - 1) / B * B);
+      EXPECT_EQ(r.cached, (n - 1) / block * block);
       c.free(r.id);
     }
   }
 }
 
 TEST(Bugs, AHitIsNeverLongerThanTheCommonPrefix) {
-  const uint32_t B = 2;
-  Cache c(shape(40, B), {full_group(), window_group(4, 1, 4)});
+  const uint32_t small = 2;
+  Cache c(shape(40, small), {full_group(), window_group(4, 1, 4)});
   const Tokens tokens(12, 5);  // all equal: only position tells blocks apart
   c.store(tokens);
   for (size_t common = 0; common < tokens.size(); ++common) {
     Tokens other = tokens;
     other[common] = 6;
     EXPECT_LE(c.whole_hit(other), common) << common;
-    EXPECT_LE(c.acquire_prefix(other, 1).size() * B, common) << common;
+    EXPECT_LE(c.acquire_prefix(other, 1).size() * small, common) << common;
   }
   EXPECT_EQ(c.whole_hit(tokens), 12u);
   // The same block content after another beginning is another position.
@@ -59,7 +59,6 @@ TEST(Bugs, AHitIsNeverLongerThanTheCommonPrefix) {
 }
 
 TEST(Bugs, RoundRobinReuseWithSpareBlocksStaysAHit) {
-  const uint32_t B = 4;
   Cache c(shape(30, B));
   for (int round = 0; round < 3; ++round)
     for (int32_t which = 0; which < 3; ++which) {
@@ -70,7 +69,6 @@ TEST(Bugs, RoundRobinReuseWithSpareBlocksStaysAHit) {
 }
 
 TEST(Bugs, AnAdmissibleRequestIsAdmittedByAnEmptyPool) {
-  const uint32_t B = 4;
   for (uint64_t blocks = 1; blocks <= 6; ++blocks)
     for (uint64_t n = 0; n <= 7 * B; ++n) {
       Cache c(shape(blocks, B));
@@ -85,7 +83,6 @@ TEST(Bugs, AnAdmissibleRequestIsAdmittedByAnEmptyPool) {
 }
 
 TEST(Bugs, TheProbeTellsTheAdmission) {
-  const uint32_t B = 4;
   Cache c(shape(12, B));
   c.store(text(1, 4 * B));
   const Admitted live = c.compute(text(2, 3 * B));
@@ -118,7 +115,6 @@ TEST(Bugs, TheWatermarkSparesTheFirstRequestAlone) {
 }
 
 TEST(Bugs, TableRowsArePaddedToTheirEndAndNeverPastIt) {
-  const uint32_t B = 4;
   Cache c(shape(10, B));
   const Admitted a = c.allocate(text(1, 3 * B)), b = c.allocate(text(2, 1));
   const uint64_t ids[] = {a.id, b.id};
@@ -250,7 +246,6 @@ TEST(Bugs, DigestsDependOnTheCallsAlone) {
 }
 
 TEST(Bugs, AForkedPartialBlockIsCopiedByWhoeverWritesFirst) {
-  const uint32_t B = 4;
   Cache c(shape(20, B));
   const Admitted parent = c.compute(text(1, 6));
   const uint64_t child = c.fork(parent.id);
@@ -273,7 +268,6 @@ TEST(Bugs, AForkedPartialBlockIsCopiedByWhoeverWritesFirst) {
 }
 
 TEST(Bugs, ACopysSourceIsHeldUntilTheCopyIsTaken) {
-  const uint32_t B = 4;
   Cache c(shape(3, B));
   const Admitted parent = c.compute(text(1, 2));
   const int32_t source = c.table(parent.id)[0];
@@ -294,7 +288,6 @@ TEST(Bugs, ACopysSourceIsHeldUntilTheCopyIsTaken) {
 }
 
 TEST(Bugs, APublishedBlockIsNeverWrittenAgain) {
-  const uint32_t B = 4;
   Cache c(shape(20, B));
   const Tokens tokens = text(1, 2 * B);
   const Admitted r = c.compute(tokens), reader = c.allocate(tokens + text(5, 1));
@@ -319,7 +312,6 @@ TEST(Bugs, APublishedBlockIsNeverWrittenAgain) {
 }
 
 TEST(Bugs, ARejectedDraftAfterACopyIsNotLeftInTheCache) {
-  const uint32_t B = 4;
   Cache c(shape(20, B));
   const Admitted parent = c.compute(text(1, 6));
   const uint64_t child = c.fork(parent.id);
@@ -333,7 +325,6 @@ TEST(Bugs, ARejectedDraftAfterACopyIsNotLeftInTheCache) {
 }
 
 TEST(Bugs, CuttingAForkTwiceKeepsWhatTheParentPublished) {
-  const uint32_t B = 4;
   Cache c(shape(20, B));
   const Tokens tokens = text(1, 3 * B);
   const Admitted parent = c.compute(tokens);
@@ -349,7 +340,6 @@ TEST(Bugs, CuttingAForkTwiceKeepsWhatTheParentPublished) {
 }
 
 TEST(Bugs, ABlockHeldByARequestCannotBeGivenAnotherIdentity) {
-  const uint32_t B = 4;
   Cache c(shape(20, B));
   const Tokens tokens = text(1, 2 * B);
   const Admitted r = c.compute(tokens);
@@ -363,19 +353,19 @@ TEST(Bugs, ABlockHeldByARequestCannotBeGivenAnotherIdentity) {
 }
 
 TEST(Bugs, APrefixWhoseBlocksAreGoneCanBePublishedAgainWithHoles) {
-  const uint32_t B = 2;
-  Cache c(shape(15, B), {window_group(3, 2)});
-  const Tokens tokens = text(1, 10 * B);
+  const uint32_t small = 2;
+  Cache c(shape(15, small), {window_group(3, 2)});
+  const Tokens tokens = text(1, 10 * small);
   const Ids raw = c.acquire(2);
   c.store(tokens);  // ten positions, most of them without a block
   EXPECT_EQ(c.evict(10), 2u + 1u);
   EXPECT_EQ(c.publish(tokens, {-1, raw[0], raw[1]}), KVC_OK);
-  EXPECT_EQ(c.block(raw[0]).token_offset, B);
-  EXPECT_EQ(c.block(raw[1]).token_offset, 2u * B);
+  EXPECT_EQ(c.block(raw[0]).token_offset, small);
+  EXPECT_EQ(c.block(raw[1]).token_offset, 2u * small);
   EXPECT_EQ(c.whole_hit(tokens), 0u);  // the sink is missing
   const Ids sink = c.acquire(1);
   EXPECT_EQ(c.publish(tokens, sink), KVC_OK);
-  EXPECT_EQ(c.whole_hit(first(tokens, 3 * B)), 3u * B);
+  EXPECT_EQ(c.whole_hit(first(tokens, 3 * small)), 3u * small);
 }
 
 TEST(Bugs, FullNodesStopPublishingAndNeverFailARequest) {
@@ -395,7 +385,6 @@ TEST(Bugs, FullNodesStopPublishingAndNeverFailARequest) {
 }
 
 TEST(Bugs, PreemptedRequestsFindWhatTheyComputed) {
-  const uint32_t B = 4;
   Cache c(shape(8, B));
   const Tokens tokens = text(1, 3 * B + 1);
   const Admitted r = c.compute(tokens);

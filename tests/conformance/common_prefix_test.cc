@@ -7,8 +7,6 @@
 namespace conformance {
 namespace {
 
-constexpr uint32_t B = 4;
-
 uint64_t common(Cache& c, const std::vector<uint64_t>& ids, uint32_t group = 0) {
   uint64_t blocks = 77;
   EXPECT_EQ(kvc_manager_common_prefix(c.get(), ids.data(), ids.size(), group, &blocks), KVC_OK)

@@ -18,7 +18,6 @@ void in_threads(int count, Function function) {
 }
 
 TEST(Concurrent, LookupsAreReadOnly) {  // C48
-  const uint32_t B = 4;
   Cache c(shape(64, B));
   for (int32_t i = 0; i < 8; ++i) c.store(text(i, 4 * B));
   const Admitted live = c.compute(text(20, 3 * B));
@@ -45,7 +44,7 @@ TEST(Concurrent, LookupsAreReadOnly) {  // C48
 // Writers publish, readers acquire, others drop. A reader that holds a block must find in it the tokens of
 // the position.
 TEST(Concurrent, WhatIsAcquiredIsCompleteWhileOthersDropIt) {  // C49
-  const uint32_t B = 4, kTexts = 6, kBlocks = 3;
+  const uint32_t kTexts = 6, kBlocks = 3;
   Cache c(shape(40, B));
   std::vector<std::atomic<int32_t>> memory(40 * B);  // the engine's memory: the token written to each slot
   std::atomic<int> torn{0}, hits{0}, absent{0}, published{0};

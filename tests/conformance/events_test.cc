@@ -41,8 +41,8 @@ std::vector<Event> poll(Cache& c, uint64_t* cursor) {
   }
 }
 
-kvc_manager_config with_events(uint64_t blocks, uint32_t B, uint64_t events = 1024) {
-  kvc_manager_config config = shape(blocks, B);
+kvc_manager_config with_events(uint64_t blocks, uint32_t block, uint64_t events = 1024) {
+  kvc_manager_config config = shape(blocks, block);
   config.event_capacity = events;
   return config;
 }
@@ -76,7 +76,6 @@ TEST(Events, TheOwnHashIsSha256) {
 }
 
 TEST(Events, StoringAPrefixNamesEachParent) {  // C36
-  const uint32_t B = 4;
   Cache c(with_events(10, B));
   uint64_t cursor = 0;
   const Tokens tokens = text(1, 3 * B + 2);
@@ -100,7 +99,6 @@ TEST(Events, StoringAPrefixNamesEachParent) {  // C36
 }
 
 TEST(Events, AConsumerCanRecomputeEveryDigest) {  // C37
-  const uint32_t B = 4;
   Cache c(with_events(40, B), {full_group(), window_group(2 * B)});
   uint64_t cursor = 0;
   const uint64_t ns = c.open("model", "adapter", "tenant");
@@ -183,7 +181,6 @@ TEST(Events, ThereAreNoneWhenOffOrWhenNothingChanges) {  // C38
 }
 
 TEST(Events, RemovedOnlyWhenTheLastCopyGoes) {
-  const uint32_t B = 4;
   Cache c(with_events(4, B));
   uint64_t cursor = 0;
   const Tokens tokens = text(1, B + 1);
@@ -202,8 +199,8 @@ TEST(Events, RemovedOnlyWhenTheLastCopyGoes) {
 }
 
 TEST(Events, ReplayedTheyAreTheIndex) {
-  const uint32_t B = 2;
-  Cache c(with_events(8, B, 4096));
+  const uint32_t small = 2;
+  Cache c(with_events(8, small, 4096));
   uint64_t cursor = 0;
   std::set<std::pair<uint64_t, Tokens>> index;  // of the replay: namespace and chained digest as tokens
   std::map<Digest, Tokens> chain;
@@ -243,8 +240,8 @@ TEST(Events, ReplayedTheyAreTheIndex) {
       for (uint64_t s : {uint64_t{0}, ns}) {
         uint64_t blocks = 0;
         const Tokens probe = text(j, 6);
-        while (blocks < 3 && index.count({s, first(probe, (blocks + 1) * B)})) ++blocks;
-        EXPECT_EQ(c.whole_hit(probe, s), blocks * B);
+        while (blocks < 3 && index.count({s, first(probe, (blocks + 1) * small)})) ++blocks;
+        EXPECT_EQ(c.whole_hit(probe, s), blocks * small);
       }
   }
   EXPECT_GT(stored, 40u);
@@ -278,7 +275,6 @@ TEST(Events, AReaderThatWasLateSeesTheGap) {
 }
 
 TEST(Counters, EachAdmissionIsCountedOnce) {  // C39
-  const uint32_t B = 4;
   Cache c(shape(8, B));
   const Tokens tokens = text(1, 4 * B);
   c.store(tokens);

@@ -12,7 +12,6 @@ namespace conformance {
 namespace {
 
 TEST(Eviction, NeverCachedFirstThenDeepestOfTheOldest) {  // C19
-  const uint32_t B = 4;
   Cache c(shape(10, B));
   const Admitted old_one = c.compute(text(1, 5 * B + 2)), new_one = c.compute(text(2, 3 * B));
   const Ids a = c.table(old_one.id), b = c.table(new_one.id);
@@ -29,7 +28,6 @@ TEST(Eviction, NeverCachedFirstThenDeepestOfTheOldest) {  // C19
 }
 
 TEST(Eviction, AHitMakesItsBlocksTheYoungest) {
-  const uint32_t B = 4;
   Cache c(shape(4, B));
   const Tokens a = text(1, 2 * B), b = text(2, 2 * B);
   c.store(a);
@@ -47,7 +45,6 @@ TEST(Eviction, AHitMakesItsBlocksTheYoungest) {
 }
 
 TEST(Eviction, AReusedBlockForgetsItsIdentity) {  // C20
-  const uint32_t B = 4;
   Cache c(shape(1, B));
   const Tokens old_text = text(1, B);
   c.store(old_text);
@@ -61,7 +58,6 @@ TEST(Eviction, AReusedBlockForgetsItsIdentity) {  // C20
 }
 
 TEST(Eviction, ARequestNeverEvictsItsOwnHit) {  // C21
-  const uint32_t B = 4;
   for (const bool a_is_oldest : {true, false}) {
     Cache c(shape(2, B));
     const Tokens a = text(1, B), b = text(2, B);
@@ -75,7 +71,6 @@ TEST(Eviction, ARequestNeverEvictsItsOwnHit) {  // C21
 }
 
 TEST(Eviction, TheOtherCopyIsStillFoundWhenOneGoes) {  // C22
-  const uint32_t B = 4;
   Cache c(shape(4, B));
   const Tokens tokens = text(1, B + 1);
   const Admitted r0 = c.compute(tokens), r1 = c.compute(tokens, request_config(KVC_REQUEST_NO_READ));
@@ -104,7 +99,6 @@ TEST(Eviction, EvictingMoreThanThereIsIsNoError) {  // C23
 }
 
 TEST(Eviction, PinnedBlocksAreNeverTaken) {  // C24
-  const uint32_t B = 4;
   for (const int pins : {1, 2, 5}) {
     Cache c(shape(2, B));
     const Tokens tokens = text(1, 2 * B);
@@ -130,7 +124,6 @@ TEST(Eviction, PinnedBlocksAreNeverTaken) {  // C24
 }
 
 TEST(Eviction, PinningMovesExactlyItsPathAndADoubledUnpinIsAnError) {  // C25
-  const uint32_t B = 4;
   Cache c(shape(12, B));
   const Tokens shared = text(1, 2 * B), a = shared + text(2, 2 * B), b = shared + text(3, 3 * B);
   c.store(a);
@@ -151,8 +144,8 @@ TEST(Eviction, PinningMovesExactlyItsPathAndADoubledUnpinIsAnError) {  // C25
 }
 
 TEST(Eviction, AFixedTraceHasItsVictims) {  // C28, the policy that exists
-  const uint32_t B = 1;
-  Cache c(shape(4, B));
+  const uint32_t block = 1;
+  Cache c(shape(4, block));
   const auto one = [](int32_t which) { return text(which, 1); };
   for (int32_t which : {1, 2, 3, 4}) c.store(one(which));
   c.acquire_prefix(one(1));  // a use, as long as the hold is given back
@@ -183,10 +176,10 @@ TEST(Eviction, AnUnknownPolicyIsRefused) {  // C28
 }
 
 TEST(Eviction, SlotsStayAlignedAndDisjointWhilePagesChurn) {  // C29
-  for (const uint32_t B : {4u, 8u}) {
-    Cache c(shape(6, B));
+  for (const uint32_t block : {4u, 8u}) {
+    Cache c(shape(6, block));
     for (int32_t round = 0; round < 12; ++round) {
-      const Admitted a = c.compute(text(round, 2 * B + 1)), b = c.compute(text(100 + round, B + 2));
+      const Admitted a = c.compute(text(round, 2 * block + 1)), b = c.compute(text(100 + round, block + 2));
       std::set<int64_t> seen;
       for (const Admitted& r : {a, b}) {
         const kvc_request_info info = c.request(r.id);
@@ -194,7 +187,7 @@ TEST(Eviction, SlotsStayAlignedAndDisjointWhilePagesChurn) {  // C29
         ASSERT_EQ(kvc_manager_export_slots(c.get(), r.id, 0, 0, info.capacity, slots.data(), 8), KVC_OK);
         const Ids table = c.table(r.id);
         for (size_t t = 0; t < slots.size(); ++t) {
-          EXPECT_EQ(slots[t], int64_t(table[t / B]) * B + int64_t(t % B));
+          EXPECT_EQ(slots[t], int64_t(table[t / block]) * block + int64_t(t % block));
           EXPECT_TRUE(seen.insert(slots[t]).second);
         }
       }
@@ -258,7 +251,6 @@ TEST(Reset, OfOneNamespaceLeavesTheOthers) {
 }
 
 TEST(Raw, PublishingTheSameBlocksAgainChangesNothing) {  // C31
-  const uint32_t B = 4;
   Cache c(shape(6, B));
   const Tokens tokens = text(1, 2 * B);
   const Ids blocks = c.acquire(2);

@@ -22,6 +22,8 @@ using Tokens = std::vector<int32_t>;
 using Ids = std::vector<int32_t>;
 using Keys = std::vector<kvc_extra_key>;
 
+inline constexpr uint32_t B = 4;  // tokens of a block, where a test says nothing else
+
 // `count` tokens that nobody else has for another `text`, apart from equal ones.
 inline Tokens text(int32_t which, size_t count) {
   Tokens out(count);
@@ -58,6 +60,14 @@ inline kvc_group_config chunk_group(uint64_t tokens, uint64_t retention = 0, uin
   g.kind = KVC_GROUP_CHUNKED_LOCAL;
   g.chunk_tokens = tokens;
   g.retention_tokens = retention;
+  return g;
+}
+
+inline kvc_group_config state_group(uint64_t retention = 0, uint32_t pool = 0, uint64_t max_checkpoints = 0) {
+  kvc_group_config g = full_group(pool);
+  g.kind = KVC_GROUP_STATE;
+  g.retention_tokens = retention;
+  g.max_checkpoints = max_checkpoints;
   return g;
 }
 

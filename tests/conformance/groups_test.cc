@@ -10,7 +10,6 @@ namespace conformance {
 namespace {
 
 TEST(Groups, TheHitIsTheLongestThatEveryGroupHas) {  // C34
-  const uint32_t B = 4;
   Cache c(shape(20, B), {full_group(), full_group()});
   const Tokens tokens = text(1, 3 * B);
   const Ids in0 = c.acquire(2, 0), in1 = c.acquire(3, 1);
@@ -24,7 +23,6 @@ TEST(Groups, TheHitIsTheLongestThatEveryGroupHas) {  // C34
 }
 
 TEST(Groups, AWindowHitNeedsOnlyTheWindow) {
-  const uint32_t B = 4;
   Cache c(shape(40, B), {window_group(2 * B)});
   const Tokens tokens = text(1, 6 * B + 1);
   const Admitted r = c.compute(tokens);
@@ -45,7 +43,6 @@ TEST(Groups, AWindowHitNeedsOnlyTheWindow) {
 
 // Every end of a request is hit up to its last full block, whether it is freed or preempted.
 TEST(Groups, TheWindowBehindTheLastFullBlockStays) {
-  const uint32_t B = 4;
   std::vector<kvc_group_config> kinds;
   for (const uint64_t window : {1u, 2u, 3u, 4u, 5u, 7u, 8u, 9u, 10u, 13u})
     kinds.push_back(window_group(window, 0, 0, 1)), kinds.push_back(window_group(window, 3, 0, 1));
@@ -74,20 +71,20 @@ TEST(Groups, TheWindowBehindTheLastFullBlockStays) {
 // window passes a block.
 TEST(Groups, EveryEndIsHitForWindowsAndBlocksOfAnySize) {
   kvc::test::Sample sample;
-  for (const uint32_t B : {1u, 2u, 3u, 7u, 16u, 31u, 64u}) {
+  for (const uint32_t size : {1u, 2u, 3u, 7u, 16u, 31u, 64u}) {
     for (const uint64_t window : {1u, 2u, 15u, 17u, 63u, 65u, 1000u, 1024u, 2047u, 4095u, 4096u}) {
-      const uint32_t prompt = static_cast<uint32_t>(window / B + 1) * B + 1, blocks = prompt / B + 8;
-      const uint32_t inside = static_cast<uint32_t>(window % B);
-      for (const uint32_t offset : {0u, 1u, B / 2, inside, inside + 1, B - inside, B - 1}) {
+      const uint32_t prompt = static_cast<uint32_t>(window / size + 1) * size + 1, blocks = prompt / size + 8;
+      const uint32_t inside = static_cast<uint32_t>(window % size);
+      for (const uint32_t offset : {0u, 1u, size / 2, inside, inside + 1, size - inside, size - 1}) {
         if (!sample.takes_next()) continue;
-        const uint32_t end = prompt + 2 * B + offset;
-        Cache c(shape(0, B), {full_group(), window_group(window, 0, 0, 1)}, {blocks, blocks});
+        const uint32_t end = prompt + 2 * size + offset;
+        Cache c(shape(0, size), {full_group(), window_group(window, 0, 0, 1)}, {blocks, blocks});
         const Tokens tokens = text(1, end);
         const Admitted r = c.compute(first(tokens, prompt));
         c.decode(r.id, tokens, prompt);
         c.free(r.id);
-        EXPECT_EQ(c.whole_hit(tokens), end / B * B)
-            << "block size " << B << ", window " << window << ", end " << end;
+        EXPECT_EQ(c.whole_hit(tokens), end / size * size)
+            << "block size " << size << ", window " << window << ", end " << end;
       }
     }
   }
@@ -95,7 +92,6 @@ TEST(Groups, EveryEndIsHitForWindowsAndBlocksOfAnySize) {
 
 // A fork and its parent hold the same window, and so does a request that is cut within its last block.
 TEST(Groups, TheWindowBehindTheLastFullBlockStaysInForksAndCutRequests) {
-  const uint32_t B = 4;
   for (uint64_t window = 1; window <= 3 * B; ++window) {
     for (uint32_t end = 6 * B; end < 8 * B; ++end) {
       for (uint32_t cut = end / B * B; cut <= end; ++cut) {
@@ -116,7 +112,6 @@ TEST(Groups, TheWindowBehindTheLastFullBlockStaysInForksAndCutRequests) {
 
 // What stays cached when it leaves the table is not held any longer than a query reads it.
 TEST(Groups, WithTheRetentionOfABlockEachEndIsHitAndNoWindowIsHeldForIt) {
-  const uint32_t B = 4;
   for (uint64_t window = 1; window <= 3 * B; ++window) {
     for (uint32_t end = 6 * B; end < 8 * B; ++end) {
       Cache c(shape(0, B), {full_group(), window_group(window, 0, B, 1)}, {40, 40});
@@ -134,7 +129,6 @@ TEST(Groups, WithTheRetentionOfABlockEachEndIsHitAndNoWindowIsHeldForIt) {
 
 // A commit ahead of its step publishes as a commit does, and keeps what the step still reads.
 TEST(Groups, ACommitAheadOfItsStepPublishesAndKeepsWhatTheStepReads) {
-  const uint32_t B = 4;
   std::vector<kvc_group_config> kinds;
   for (const uint64_t retention : {0u, 4u, 8u}) {
     for (const uint64_t window : {1u, 4u, 5u, 8u, 13u})
@@ -175,7 +169,6 @@ TEST(Groups, ACommitAheadOfItsStepPublishesAndKeepsWhatTheStepReads) {
 // Decoding one step ahead: the table never lacks what the step in flight reads, and each step's tokens are
 // found from its schedule on, also when the request is preempted while it is in flight.
 TEST(Groups, CommitsAheadOfDecodeStepsAreFoundAtOnce) {
-  const uint32_t B = 4;
   for (const kvc_group_config& kind :
        {window_group(5, 0, 4, 1), chunk_group(8, 4, 1), window_group(9, 0, 0, 1)}) {
     Cache c(shape(0, B), {full_group(), kind}, {40, 40});
@@ -196,20 +189,20 @@ TEST(Groups, CommitsAheadOfDecodeStepsAreFoundAtOnce) {
 }
 
 TEST(Groups, ReturnedPositionsAreBlockAlignedForEveryWindow) {  // C35
-  for (const uint32_t B : {1u, 4u}) {
+  for (const uint32_t size : {1u, 4u}) {
     for (uint64_t window :
-         {uint64_t{2}, uint64_t{B}, uint64_t{B + 1}, uint64_t{2 * B}, uint64_t{3 * B + 1}}) {
+         {uint64_t{2}, uint64_t{size}, uint64_t{size + 1}, uint64_t{2 * size}, uint64_t{3 * size + 1}}) {
       if (window < 2) continue;
-      Cache c(shape(64, B), {window_group(window)});
-      const Tokens tokens = text(1, 10 * B);
+      Cache c(shape(64, size), {window_group(window)});
+      const Tokens tokens = text(1, 10 * size);
       const Admitted r = c.allocate(tokens);
       for (uint64_t committed = 1; committed <= tokens.size(); ++committed) {
         c.commit(r.id, committed);
-        const uint64_t full = committed / B * B;  // the window behind the last full block stays
-        const uint64_t low = full + 1 > window ? (full + 1 - window) / B : 0;
+        const uint64_t full = committed / size * size;  // the window behind the last full block stays
+        const uint64_t low = full + 1 > window ? (full + 1 - window) / size : 0;
         const Ids table = c.table(r.id);
         for (size_t j = 0; j < table.size(); ++j)
-          EXPECT_EQ(table[j] == -1, j < low) << B << " " << window << " " << committed << " " << j;
+          EXPECT_EQ(table[j] == -1, j < low) << size << " " << window << " " << committed << " " << j;
       }
       const Admitted pin = c.pin(tokens), raw_pin = c.pin(first(tokens, tokens.size()));
       c.unpin(raw_pin.id);
@@ -223,7 +216,6 @@ TEST(Groups, ReturnedPositionsAreBlockAlignedForEveryWindow) {  // C35
 }
 
 TEST(Groups, SinksAreNeverReturned) {
-  const uint32_t B = 4;
   Cache c(shape(40, B), {window_group(B + 1, 5)});  // 5 tokens: two blocks
   const Tokens tokens = text(1, 8 * B);
   const Admitted r = c.compute(tokens);
@@ -239,7 +231,6 @@ TEST(Groups, SinksAreNeverReturned) {
 }
 
 TEST(Groups, RetentionKeepsInnerBoundariesReusable) {
-  const uint32_t B = 4;
   for (const uint64_t retention : {uint64_t{0}, uint64_t{4 * B}}) {
     Cache c(shape(80, B), {window_group(B + 1, 0, retention)});
     const Tokens tokens = text(1, 16 * B + 1);
@@ -252,7 +243,6 @@ TEST(Groups, RetentionKeepsInnerBoundariesReusable) {
 }
 
 TEST(Groups, AHybridRequestIsEvictedBoundaryByBoundary) {
-  const uint32_t B = 4;
   Cache c(shape(8, B), {full_group(), window_group(5 * B, 0, 2 * B)});
   const Tokens tokens = text(1, 4 * B);
   const Admitted r = c.compute(tokens);
@@ -271,18 +261,19 @@ TEST(Groups, AHybridRequestIsEvictedBoundaryByBoundary) {
 }
 
 TEST(Groups, AChunkIsReturnedWhenACommitPassesIt) {
-  for (const uint32_t B : {1u, 4u}) {
-    for (const uint64_t chunk : {uint64_t{1}, uint64_t{B}, uint64_t{B + 1}, uint64_t{2 * B}, uint64_t{7}}) {
-      Cache c(shape(64, B), {chunk_group(chunk)});
-      const Tokens tokens = text(1, 10 * B);
+  for (const uint32_t size : {1u, 4u}) {
+    for (const uint64_t chunk :
+         {uint64_t{1}, uint64_t{size}, uint64_t{size + 1}, uint64_t{2 * size}, uint64_t{7}}) {
+      Cache c(shape(64, size), {chunk_group(chunk)});
+      const Tokens tokens = text(1, 10 * size);
       const Admitted r = c.allocate(tokens);
       for (uint64_t committed = 1; committed <= tokens.size(); ++committed) {
         c.commit(r.id, committed);
-        const uint64_t full = committed / B * B;  // the chunk behind the last full block stays
+        const uint64_t full = committed / size * size;  // the chunk behind the last full block stays
         const Ids table = c.table(r.id);
         for (size_t j = 0; j < table.size(); ++j) {
-          const bool passed = (j + 1) * B <= full / chunk * chunk;  // all its tokens are of older chunks
-          EXPECT_EQ(table[j] == -1, passed) << B << " " << chunk << " " << committed << " " << j;
+          const bool passed = (j + 1) * size <= full / chunk * chunk;  // all its tokens are of older chunks
+          EXPECT_EQ(table[j] == -1, passed) << size << " " << chunk << " " << committed << " " << j;
         }
       }
     }
@@ -290,7 +281,6 @@ TEST(Groups, AChunkIsReturnedWhenACommitPassesIt) {
 }
 
 TEST(Groups, AHitThatEndsWhereAChunkBeginsNeedsNoBlockOfTheChunks) {
-  const uint32_t B = 4;
   Cache c(shape(40, B), {full_group(), chunk_group(2 * B)});
   const Tokens tokens = text(1, 5 * B + 1);
   c.store(tokens);
@@ -306,7 +296,6 @@ TEST(Groups, AHitThatEndsWhereAChunkBeginsNeedsNoBlockOfTheChunks) {
 }
 
 TEST(Groups, TruncationGoesBackToWhereAChunkBegins) {
-  const uint32_t B = 4;
   Cache c(shape(40, B), {full_group(), chunk_group(2 * B)});
   const Admitted r = c.compute(text(1, 5 * B));
   EXPECT_EQ(c.request(r.id).min_truncate_tokens, 2u * B);
@@ -323,7 +312,6 @@ TEST(Groups, TruncationGoesBackToWhereAChunkBegins) {
 }
 
 TEST(Groups, PoolsAreCountedApart) {
-  const uint32_t B = 4;
   Cache c(shape(0, B), {full_group(0), window_group(2 * B, 0, 0, 1)}, {10, 3});
   Admitted r;
   EXPECT_REFUSED(c, KVC_ERROR_NO_SPACE,
@@ -339,7 +327,6 @@ TEST(Groups, PoolsAreCountedApart) {
 }
 
 TEST(Groups, ALengthWhoseWindowIsGoneCannotBeRestored) {
-  const uint32_t B = 4;
   Cache c(shape(40, B), {window_group(B + 1)});
   const Admitted r = c.compute(text(1, 8 * B + 2));
   const uint64_t least = c.request(r.id).min_truncate_tokens;
@@ -352,7 +339,6 @@ TEST(Groups, ALengthWhoseWindowIsGoneCannotBeRestored) {
 }
 
 TEST(Groups, ALengthWithinTheSinksCanBeRestored) {
-  const uint32_t B = 4;
   Cache c(shape(40, B), {window_group(B + 1, B)});
   const Admitted r = c.compute(text(1, 8 * B));
   EXPECT_REFUSED(c, KVC_ERROR_UNSUPPORTED, c.try_truncate(r.id, 2 * B));
@@ -362,7 +348,6 @@ TEST(Groups, ALengthWithinTheSinksCanBeRestored) {
 
 // What hung below the cut block is gone, however long the chain was: the block is private again, not copied.
 TEST(Groups, ALongChainOfReturnedPositionsIsNoLongerPrefix) {
-  const uint32_t B = 4;
   Cache c(shape(40, B), {window_group(7, 2)});
   const Tokens tokens = text(1, 20 * B + 1);
   const Admitted r = c.allocate(first(tokens, B + 1));
@@ -377,7 +362,6 @@ TEST(Groups, ALongChainOfReturnedPositionsIsNoLongerPrefix) {
 }
 
 TEST(Groups, DroppingTheTailCostsItsBlocksOnceWithManyGroups) {
-  const uint32_t B = 4;
   Cache c(shape(120, B), {full_group(), window_group(2 * B, 0, B), window_group(3 * B + 1, 0, B),
                           full_group(), window_group(B, 0, B)});
   const Tokens tokens = text(1, 8 * B + 1);
@@ -393,7 +377,6 @@ TEST(Groups, DroppingTheTailCostsItsBlocksOnceWithManyGroups) {
 }
 
 TEST(Groups, HitsOfAllGroupsAreTakenBeforeAnythingIsAllocated) {
-  const uint32_t B = 4;
   // The pool holds exactly the cached prefix of both groups plus one block; the hits lie at the head of the
   // LRU list.
   Cache c(shape(6, B), {full_group(), full_group()});

@@ -84,8 +84,8 @@ TEST(Keys, TheSameIdentityOpenedTwiceIsOneNamespaceUntilTheLastClose) {
 }
 
 TEST(Keys, ImagesAreIdentifiedByDigestLengthAndOffset) {  // C16
-  const uint32_t B = 16;
-  Cache c(shape(60, B));
+  const uint32_t block = 16;
+  Cache c(shape(60, block));
   const Tokens tokens(80, 7);  // placeholders all over
   const Keys at20 = {span(20, 8, 1)};
   EXPECT_EQ(c.store(tokens, request_config(), at20), 0u);
@@ -103,7 +103,6 @@ TEST(Keys, ImagesAreIdentifiedByDigestLengthAndOffset) {  // C16
 }
 
 TEST(Keys, AHitNeverEndsInsideASpan) {  // C17
-  const uint32_t B = 4;
   Cache c(shape(60, B));
   const Tokens tokens(40, 7);
   const Keys keys = {span(6, 12, 1), span(24, 4, 2)};  // [6, 18) and the whole block [24, 28)

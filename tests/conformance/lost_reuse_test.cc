@@ -5,18 +5,11 @@
 namespace conformance {
 namespace {
 
-constexpr uint32_t B = 4;
-
 class LostReuse : public testing::Test {
  protected:
   void make(const std::vector<kvc_group_config>& groups) {
     c_ = std::make_unique<Cache>(shape(200, B), groups);
     tokens_ = text(1, 8 * B + 1);
-  }
-  static kvc_group_config state_group() {
-    kvc_group_config g = full_group();
-    g.kind = KVC_GROUP_STATE;
-    return g;
   }
   // Positions of the prompt that a group has cached.
   void has(uint32_t group, const std::vector<size_t>& positions) {

@@ -10,8 +10,6 @@
 namespace conformance {
 namespace {
 
-constexpr uint32_t B = 4;
-
 RequestOptions options(uint64_t slots, uint32_t flags = 0, uint64_t ns = 0) {
   RequestOptions out = request_config(flags, ns);
   out.slots = slots;
@@ -218,14 +216,12 @@ TEST(NeverFits, IsNotSaidIfAnotherHitPassesTheChunk) {
   EXPECT_REFUSED(c, KVC_ERROR_NEVER_FITS, kvc_manager_admit_request(c.get(), blind, nullptr));
 }
 
-std::vector<kvc_group_config> kinds() {
+std::vector<kvc_group_config> kinds_of_groups() {
   std::vector<kvc_group_config> out{full_group(1)};
   for (const uint64_t window : {1u, 2u, 5u, 11u, 16u})
     out.push_back(window_group(window, 0, 0, 1)), out.push_back(window_group(window, 5, B, 1)),
         out.push_back(chunk_group(window + 1, 0, 1));
-  kvc_group_config state = full_group(1);
-  state.kind = KVC_GROUP_STATE;
-  out.push_back(state);
+  out.push_back(state_group(0, 1));
   return out;
 }
 
@@ -233,7 +229,7 @@ std::vector<kvc_group_config> kinds() {
 // attention what does not get there is.
 TEST(NeverFits, IsNotSaidOfWhatSmallStepsReach) {
   kvc::test::Sample sample;
-  for (const kvc_group_config& kind : kinds()) {
+  for (const kvc_group_config& kind : kinds_of_groups()) {
     for (uint64_t room = kind.kind == KVC_GROUP_STATE ? 2 : 1; room < 14; ++room) {
       for (const size_t length : {1u, 3u, 17u, 24u, 29u, 48u}) {
         if (!sample.takes_next()) continue;

@@ -5,15 +5,7 @@
 namespace conformance {
 namespace {
 
-constexpr uint32_t B = 4;
 constexpr size_t kBlocks = 40, kTokens = kBlocks * B;  // of a prompt
-
-kvc_group_config state_group(uint64_t retention, uint32_t pool = 0) {
-  kvc_group_config g = full_group(pool);
-  g.kind = KVC_GROUP_STATE;
-  g.retention_tokens = retention;
-  return g;
-}
 
 struct Kind {
   const char* name;

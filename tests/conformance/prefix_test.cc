@@ -52,27 +52,27 @@ TEST(Prefix, ReleasedBlocksAreAllocatableAndStillFound) {  // C02
 }
 
 TEST(Prefix, OnlyWholeBlocksMatch) {  // C03
-  for (uint32_t B : {1u, 2u, 4u, 16u}) {
-    Cache c(shape(16, B));
-    const Tokens tokens = text(1, 2 * B + 5);
+  for (uint32_t block : {1u, 2u, 4u, 16u}) {
+    Cache c(shape(16, block));
+    const Tokens tokens = text(1, 2 * block + 5);
     c.store(tokens);
-    const uint64_t most = (tokens.size() - 1) / B * B;
+    const uint64_t most = (tokens.size() - 1) / block * block;
     EXPECT_EQ(c.hit(tokens), most);
-    EXPECT_EQ(c.whole_hit(first(tokens, 2 * B)), 2u * B);
+    EXPECT_EQ(c.whole_hit(first(tokens, 2 * block)), 2u * block);
     for (size_t n = 0; n <= tokens.size(); ++n) {
-      EXPECT_EQ(c.hit(first(tokens, n)) % B, 0u);
-      EXPECT_EQ(c.whole_hit(first(tokens, n)), n / B * B);
+      EXPECT_EQ(c.hit(first(tokens, n)) % block, 0u);
+      EXPECT_EQ(c.whole_hit(first(tokens, n)), n / block * block);
     }
   }
 }
 
 TEST(Prefix, OneTokenIsAlwaysLeftToCompute) {  // C04
-  for (uint32_t B : {1u, 2u, 16u}) {
-    Cache c(shape(8, B));
-    const Tokens tokens = text(1, 3 * B);
+  for (uint32_t block : {1u, 2u, 16u}) {
+    Cache c(shape(8, block));
+    const Tokens tokens = text(1, 3 * block);
     c.store(tokens);
-    EXPECT_EQ(c.allocate(tokens).cached, 2u * B);
-    EXPECT_EQ(c.whole_hit(tokens), 3u * B);
+    EXPECT_EQ(c.allocate(tokens).cached, 2u * block);
+    EXPECT_EQ(c.whole_hit(tokens), 3u * block);
     EXPECT_EQ(c.allocate(first(tokens, 1)).cached, 0u);
   }
 }
@@ -97,27 +97,26 @@ TEST(Prefix, DecodingFillsTheTailAndThenPublishesIt) {  // C05
 }
 
 TEST(Prefix, BranchesMatchUpToWhereTheyDiverge) {  // C06
-  for (uint32_t B : {1u, 2u}) {
-    Cache c(shape(64, B));
+  for (uint32_t block : {1u, 2u}) {
+    Cache c(shape(64, block));
     const Tokens run = text(1, 8), branch = first(run, 2) + text(2, 6);
     c.store(run);
     c.store(branch);
     const uint64_t stored = c.stats().blocks_cached;
-    EXPECT_EQ(stored, (8u + 6u) / B);
+    EXPECT_EQ(stored, (8u + 6u) / block);
     EXPECT_EQ(c.hit(first(run, 4) + text(3, 4)), 4u);
     EXPECT_EQ(c.hit(first(run, 6) + text(3, 4)), 6u);
     EXPECT_EQ(c.whole_hit(run), 8u);
     EXPECT_EQ(c.whole_hit(branch), 8u);
     EXPECT_EQ(c.stats().blocks_cached, stored);
     const Ids one = c.acquire_prefix(run), other = c.acquire_prefix(branch);
-    for (size_t i = 0; i < one.size(); ++i) EXPECT_EQ(one[i] == other[i], i < 2 / B) << i;
+    for (size_t i = 0; i < one.size(); ++i) EXPECT_EQ(one[i] == other[i], i < 2 / block) << i;
     EXPECT_EQ(c.release(one), KVC_OK);
     EXPECT_EQ(c.release(other), KVC_OK);
   }
 }
 
 TEST(Prefix, HitsOfFourShapes) {  // C07
-  const uint32_t B = 4;
   const Tokens one = text(1, B), two = text(2, 2 * B), other = first(two, B) + text(3, B), none = text(4, B);
   const struct {
     Tokens tokens;
@@ -135,7 +134,6 @@ TEST(Prefix, HitsOfFourShapes) {  // C07
 }
 
 TEST(Prefix, PublishingBlockByBlockExtendsTheHit) {  // C08
-  const uint32_t B = 4;
   Cache c(shape(8, B));
   const Tokens tokens = text(1, 3 * B + 1);
   const Admitted r = c.allocate(tokens);
@@ -161,7 +159,6 @@ TEST(Prefix, NothingIsFoundBeforeItIsCommitted) {  // C09
 }
 
 TEST(Prefix, TruncatingOneBranchLeavesTheOther) {  // C10
-  const uint32_t B = 4;
   Cache c(shape(20, B));
   const Tokens p = text(1, 2 * B), a = p + text(2, 2 * B), b = p + text(3, 2 * B);
   const Admitted ra = c.compute(a), rb = c.compute(b);
@@ -284,7 +281,6 @@ TEST(Prefix, CachingSwitchedOffFindsAndPublishesNothingAndKeepsWhatIsCached) {
 // A truncation drops what its request alone can reach. What another prompt goes on behind stays, as it would
 // if the request were freed.
 TEST(Prefix, ATruncationLeavesWhatAnotherPromptReaches) {
-  const uint32_t B = 4;
   for (const uint64_t kept : {0u, 4u, 6u, 7u}) {
     Cache c(shape(40, B));
     const Tokens shared = text(1, 3 * B), longer = shared + text(2, B + 1);
@@ -307,7 +303,6 @@ TEST(Prefix, ATruncationLeavesWhatAnotherPromptReaches) {
 
 // In all groups: where one of them is kept for others, the others at that position are, too.
 TEST(Prefix, ATruncationLeavesAPositionInAllGroupsOrInNone) {
-  const uint32_t B = 4;
   Cache c(shape(40, B), {full_group(), window_group(5 * B)});
   const Tokens shared = text(1, 4 * B), longer = shared + text(2, 1);
   const Admitted r = c.compute(longer);

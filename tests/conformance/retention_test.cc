@@ -10,8 +10,6 @@
 namespace conformance {
 namespace {
 
-constexpr uint32_t B = 4;
-
 kvc_manager_config hinted(uint64_t blocks) {
   kvc_manager_config c = shape(blocks, B);
   c.flags = KVC_MANAGER_HINTS;

@@ -8,16 +8,6 @@
 namespace conformance {
 namespace {
 
-constexpr uint32_t B = 4;
-
-kvc_group_config state_group(uint64_t retention = 0, uint32_t pool = 0, uint64_t max_checkpoints = 0) {
-  kvc_group_config g = full_group(pool);
-  g.kind = KVC_GROUP_STATE;
-  g.retention_tokens = retention;
-  g.max_checkpoints = max_checkpoints;
-  return g;
-}
-
 RequestOptions chunks_of(uint64_t slots) {
   RequestOptions options = request_config();
   options.slots = slots;

@@ -69,7 +69,6 @@ struct Step {
 };
 
 TEST(Steps, EqualPromptsOfOneBatchDoNotShareBeforeTheyAreWritten) {
-  const uint32_t B = 4;
   Cache c(shape(20, B));
   const Tokens prompt = text(1, 2 * B + 1);
   Step s;
@@ -93,7 +92,6 @@ TEST(Steps, EqualPromptsOfOneBatchDoNotShareBeforeTheyAreWritten) {
 }
 
 TEST(Steps, AnInvalidIdInTheMiddleFailsAlone) {
-  const uint32_t B = 4;
   Cache c(shape(40, B));
   const Admitted a = c.compute(text(1, 6)), b = c.compute(text(2, 6)), d = c.compute(text(3, 6)),
                  dead = c.compute(text(4, 6));
@@ -120,10 +118,10 @@ TEST(Steps, AnInvalidIdInTheMiddleFailsAlone) {
 }
 
 TEST(Steps, OfARequestNamedTwiceTheFirstItemCounts) {
-  const uint32_t B = 64;
+  const uint32_t large = 64;
   const std::vector<std::vector<uint64_t>> counts = {{1, 1}, {2, 1}, {1, 2}, {0, 1}, {1, 0}};
   for (const std::vector<uint64_t>& extend : counts) {
-    Cache c(shape(20, B));
+    Cache c(shape(20, large));
     const Admitted r = c.compute(text(1, 20));
     Step before;  // from here on single tokens stay inside the block, and there is memory for them
     before.requests = {r.id};
@@ -142,7 +140,6 @@ TEST(Steps, OfARequestNamedTwiceTheFirstItemCounts) {
 }
 
 TEST(Steps, AFailedExtensionLeavesItsCommit) {
-  const uint32_t B = 4;
   Cache c(shape(3, B));
   const Admitted r = c.allocate(text(1, 2 * B)), other = c.allocate(text(2, B));
   Step s;
@@ -178,7 +175,6 @@ TEST(Steps, ARowFromBeforeAPreemptionIsWrittenAgain) {
 }
 
 TEST(Steps, AllCommitsComeBeforeAnyExtension) {
-  const uint32_t B = 4;
   {  // What the last request's window returns is there for the first one's extension.
     Cache c(shape(5, B), {window_group(2)});
     const Admitted a = c.compute(text(1, B)), b = c.allocate(text(2, 4 * B));
@@ -200,7 +196,6 @@ TEST(Steps, AllCommitsComeBeforeAnyExtension) {
 }
 
 TEST(Steps, ReleasedBlocksReturnWhenTheStepBeforeIsRetired) {
-  const uint32_t B = 4;
   Cache c(shape(4, B));
   Step one;
   one.admit = {0}, one.prompts = {text(1, 4 * B)};
@@ -224,7 +219,6 @@ TEST(Steps, ReleasedBlocksReturnWhenTheStepBeforeIsRetired) {
 }
 
 TEST(Steps, ASynchronousEngineNeverSeesAFence) {
-  const uint32_t B = 4;
   Cache c(shape(4, B));
   std::vector<uint64_t> live;
   uint64_t done = 0;
@@ -239,7 +233,6 @@ TEST(Steps, ASynchronousEngineNeverSeesAFence) {
 }
 
 TEST(Steps, AgainNeedsEveryPoolToBeFilledByItsFences) {
-  const uint32_t B = 4;
   Cache c(shape(0, B), {full_group(0), full_group(1)}, {8, 3});
   Step one;
   one.admit = {0}, one.prompts = {text(1, 3 * B)};
@@ -255,7 +248,6 @@ TEST(Steps, AgainNeedsEveryPoolToBeFilledByItsFences) {
 }
 
 TEST(Steps, AHitOnAFencedBlockTakesItOutOfTheFence) {
-  const uint32_t B = 4;
   Cache c(shape(8, B));
   Step one;
   one.admit = {0}, one.prompts = {text(1, 2 * B)};
@@ -271,7 +263,6 @@ TEST(Steps, AHitOnAFencedBlockTakesItOutOfTheFence) {
 }
 
 TEST(Steps, TheFirstRefusalStopsLaterAdmissionsUnlessAsked) {
-  const uint32_t B = 4;
   for (const bool go_on : {false, true}) {
     Cache c(shape(4, B));
     Step s;
@@ -289,7 +280,6 @@ TEST(Steps, TheFirstRefusalStopsLaterAdmissionsUnlessAsked) {
 }
 
 TEST(Steps, AdmissionsAreMadeAllOrNone) {
-  const uint32_t B = 4;
   for (const uint64_t blocks : {5u, 6u}) {
     Cache c(shape(blocks, B));
     c.store(text(1, 2 * B));
@@ -337,8 +327,8 @@ TEST(Steps, AdmissionsAreMadeAllOrNone) {
 }
 
 TEST(Steps, RowsKeepWhatDidNotChangeAndChangesListTheRest) {
-  const uint32_t B = 2;
-  Cache c(shape(30, B));
+  const uint32_t small = 2;
+  Cache c(shape(30, small));
   Step s;
   s.admit = {0, 0}, s.prompts = {text(1, 3), text(2, 5)};
   ASSERT_EQ(s.run(c), KVC_OK);
@@ -373,7 +363,6 @@ TEST(Steps, RowsKeepWhatDidNotChangeAndChangesListTheRest) {
 }
 
 TEST(Steps, StructuralFaultsChangeNothing) {
-  const uint32_t B = 4;
   Cache c(shape(10, B));
   const Admitted r = c.compute(text(1, 6));
   Step s;
@@ -410,7 +399,6 @@ TEST(Steps, StructuralFaultsChangeNothing) {
 }
 
 TEST(Steps, CopiesOfAStepAreHeldUntilItIsRetired) {
-  const uint32_t B = 4;
   Cache c(shape(10, B));
   const Admitted parent = c.compute(text(1, 6));
   const uint64_t child = c.fork(parent.id);

@@ -5,15 +5,17 @@ layers, and the comparison with the reference model on it. Prints who noticed; f
 last time (noticed.json beside this file, which each run renews), then the tests of the file's name and folder: mostly one file to
 compile and one program to link.
 
-    seed_defects.py FOLDER [--new] [WORDS]
+    seed_defects.py FOLDER [--new] [--resume] [WORDS]
                                        FOLDER: for a copy and its build for each processor, kept for the next run
                                        --new: only defects that nobody has noticed so far; WORDS: only those whose name has them
+                                       --resume: without those that the runs before in FOLDER have tried with the same sources, and noticed
     seed_defects.py --texts            checks alone that the text of each defect stands in its file once
 """
 import concurrent.futures
 import contextlib
 import filecmp
 import glob
+import hashlib
 import json
 import os
 import queue
@@ -52,8 +54,25 @@ def drop_gone(source, target):
                 os.remove(path)
 
 
+def parts_of_sources():
+    return sorted(set(os.listdir(ROOT)) - {"build", ".git"})
+
+
+def fingerprint():
+    """Of all that is built here: of the sources without documents and without what this program writes."""
+    digest = hashlib.sha256()
+    for part in parts_of_sources():
+        path = os.path.join(ROOT, part)
+        files = [path] if os.path.isfile(path) else sorted(os.path.join(folder, name) for folder, _, names in os.walk(path) for name in names)
+        for file in files:
+            if part != "docs" and not file.endswith((".md", ".pyc")) and file != NOTICED:
+                with open(file, "rb") as content:
+                    digest.update(f"{os.path.relpath(file, ROOT)} {hashlib.sha256(content.read()).hexdigest()}\n".encode())
+    return digest.hexdigest()
+
+
 def copy_sources(copy):
-    for part in set(os.listdir(ROOT)) - {"build", ".git"}:
+    for part in parts_of_sources():
         source, target = os.path.join(ROOT, part), os.path.join(copy, part)
         if os.path.isdir(source):
             drop_gone(source, target)
@@ -150,6 +169,19 @@ def check_texts():
     print(f"{len(DEFECTS)} defects, each text stands once")
 
 
+class Tried:
+    """Which defects the runs in a folder have tried and noticed, while the sources stay as they are."""
+
+    def __init__(self, folder, resume):
+        self.path, self.sources = os.path.join(folder, "tried.json"), fingerprint()
+        before = json.loads(read(self.path)) if os.path.exists(self.path) else {}
+        self.names = before["names"] if resume and before.get("sources") == self.sources else []
+
+    def add(self, name):
+        self.names.append(name)
+        write(self.path, json.dumps({"sources": self.sources, "names": self.names}, indent=1) + "\n")
+
+
 def prepare(tree, targets):
     """A copy of the sources with everything built. The second one comes from the compiler's cache."""
     copy, build_folder = os.path.join(tree, "sources"), os.path.join(tree, "build")
@@ -167,7 +199,10 @@ def main():
     if len(sys.argv) < 2 or sys.argv[1].startswith("-"):
         sys.exit(__doc__)
     check_texts()
-    folder, only_new, words = os.path.abspath(sys.argv[1]), "--new" in sys.argv[2:], [word for word in sys.argv[2:] if word != "--new"]
+    folder, options = os.path.abspath(sys.argv[1]), {word for word in sys.argv[2:] if word.startswith("--")}
+    words = [word for word in sys.argv[2:] if word not in options]
+    if options - {"--new", "--resume"}:
+        sys.exit(__doc__)
     trees = [os.path.join(folder, str(i)) for i in range(min(os.cpu_count() or 1, 8))]
     free = queue.SimpleQueue()  # a tree has one defect at a time
     targets = list(dict.fromkeys(target for _, file, _, _ in DEFECTS for target in in_turn(file, None)))
@@ -175,17 +210,20 @@ def main():
         prepare(tree, targets)
         free.put(tree)
     noticed = json.loads(read(NOTICED)) if os.path.exists(NOTICED) else {}
-    chosen = [defect for defect in DEFECTS if all(word in defect[0] for word in words) and not (only_new and defect[0] in noticed)]
+    tried = Tried(folder, "--resume" in options)
+    chosen = [defect for defect in DEFECTS if all(word in defect[0] for word in words) and not ("--new" in options and defect[0] in noticed)
+              and defect[0] not in tried.names]
     unnoticed, names = [], {name for name, *_ in DEFECTS}
 
     def seed(defect):
         name, file, right, wrong = defect
         tree = free.get()
+        begin = time.monotonic()
         path = os.path.join(tree, "sources", file)
         text = read(path)
         try:
             write(path, text.replace(right, wrong))
-            return try_defect(os.path.join(tree, "build"), file, noticed.get(name))
+            return *try_defect(os.path.join(tree, "build"), file, noticed.get(name)), time.monotonic() - begin
         finally:
             write(path, text)
             free.put(tree)
@@ -193,17 +231,18 @@ def main():
     with concurrent.futures.ThreadPoolExecutor(len(trees)) as pool:
         if found := next(filter(None, pool.map(lambda target: sound(os.path.join(trees[0], "build"), target), targets)), None):
             sys.exit(f"without a defect {found} fails")
-        for (name, *_), (found, said) in zip(chosen, pool.map(seed, chosen)):
-            print(f"{name:56} {found or (f'does not compile:{chr(10)}{said}' if said else 'NOBODY NOTICES')}", flush=True)
+        for (name, *_), (found, said, seconds) in zip(chosen, pool.map(seed, chosen)):
+            print(f"{name:60} {seconds:5.1f} s  {found or (f'does not compile:{chr(10)}{said}' if said else 'NOBODY NOTICES')}", flush=True)
             if found:
                 noticed[name] = found
+                tried.add(name)
             else:
                 unnoticed.append(name)
                 noticed.pop(name, None)
             write(NOTICED, json.dumps({name: noticed[name] for name in sorted(noticed) if name in names}, indent=1) + "\n")
     if unnoticed:
         sys.exit(f"{len(unnoticed)} of {len(chosen)} defects were not noticed: {'; '.join(unnoticed)}")
-    print(f"{len(chosen)} defects, all noticed")
+    print(f"{len(chosen)} defects, all noticed{f'; {len(tried.names) - len(chosen)} before' if len(tried.names) > len(chosen) else ''}")
     return None
 
 

@@ -31,7 +31,7 @@ Lengths lengths_of(const Options& options) {
   return lengths;
 }
 
-struct Results {
+struct BoundedResults {
   std::vector<float> out, lse;
   size_t heads, dim;
 
@@ -43,7 +43,7 @@ struct Results {
                         lse.begin() + static_cast<ptrdiff_t>((query + 1) * heads), none);
   }
   // Cut into other parts, sums are rounded in another order.
-  bool is_near(const Results& other, uint64_t query, float limit) const {
+  bool is_near(const BoundedResults& other, uint64_t query, float limit) const {
     for (size_t i = query * heads * dim; i < (query + 1) * heads * dim; ++i) {
       if (!(std::abs(out[i] - other.out[i]) <= limit)) return false;
     }
@@ -51,14 +51,14 @@ struct Results {
   }
 };
 
-Results results_of(Case& c, DeviceCall& call) {
+BoundedResults results_of(Case& c, DeviceCall& call) {
   c.run_by([&](const kvc::AttentionArgs& args) { call.results(args.out, args.lse); });
   EXPECT_EQ(c.num_bytes_beside_rows(), 0u);
   return {rows_of(c), c.lse(), c.args().num_q_heads, c.args().layout->v_dim};
 }
 
 // Kernels of every kind, few and many rows, parts of contexts and whole ones.
-std::vector<Options> kinds() {
+std::vector<Options> bounded_kinds() {
   std::vector<Options> all;
   for (const int32_t stored : kernel_types()) {
     const bool plain = stored == KVC_FLOAT32;
@@ -103,19 +103,19 @@ std::vector<Lengths> beyond(const Lengths& good, const AttentionBounds& bounds, 
 }
 
 TEST_F(AttentionBoundsTest, SpoilTheRowsOfTheirRequestsAlone) {
-  for (const Options& options : kinds()) {
+  for (const Options& options : bounded_kinds()) {
     for (const bool invariant : {false, true}) {
       Case c(options);
       DeviceCall call(c.args(), {.invariant = invariant});
       call.poison();
       ASSERT_EQ(call.launch(), 0);
-      const Results own = results_of(c, call);
+      const BoundedResults own = results_of(c, call);
       const Lengths good = lengths_of(options);
       for (const Lengths& lengths : beyond(good, call.limits(), random)) {
         call.set_lengths(lengths.kv_lens, lengths.q_offsets);
         call.poison();
         ASSERT_EQ(call.launch(), 0);
-        const Results found = results_of(c, call);
+        const BoundedResults found = results_of(c, call);
         for (size_t r = 0; r < lengths.kv_lens.size(); ++r) {
           for (uint64_t q = lengths.q_offsets[r];
                q < std::min(lengths.q_offsets[r + 1], good.q_offsets.back()); ++q) {
@@ -132,7 +132,7 @@ TEST_F(AttentionBoundsTest, SpoilTheRowsOfTheirRequestsAlone) {
 
 // Offsets that decrease, queries of two requests: nobody can say what is right, and nothing else is touched.
 TEST_F(AttentionBoundsTest, NoLengthsLeadOutOfMemory) {
-  for (const Options& options : kinds()) {
+  for (const Options& options : bounded_kinds()) {
     for (int round = 0; round < 8; ++round) {
       Case c(options);
       DeviceCall call(c.args(), {.invariant = round % 3 == 0});
@@ -158,7 +158,7 @@ TEST_F(AttentionBoundsTest, NoLengthsLeadOutOfMemory) {
 }
 
 TEST_F(AttentionBoundsTest, BehindASharedPrefixToo) {
-  for (Options options : kinds()) {
+  for (Options options : bounded_kinds()) {
     options.shared = true;
     for (uint64_t& len : options.kv_lens) len = std::max(len, uint64_t{80});
     Case c(options);
@@ -166,13 +166,13 @@ TEST_F(AttentionBoundsTest, BehindASharedPrefixToo) {
     const std::vector<uint64_t> group = {0, options.kv_lens.size()}, prefix = {32};
     call.poison();
     ASSERT_EQ(call.launch_by_groups(group, prefix), 0);
-    const Results own = results_of(c, call);
+    const BoundedResults own = results_of(c, call);
     const Lengths good = lengths_of(options);
     for (const Lengths& lengths : beyond(good, call.limits(), random)) {
       call.set_lengths(lengths.kv_lens, lengths.q_offsets);
       call.poison_results();
       ASSERT_EQ(call.launch_by_groups(group, prefix), 0);
-      const Results found = results_of(c, call);
+      const BoundedResults found = results_of(c, call);
       for (size_t r = 0; r < lengths.kv_lens.size(); ++r) {
         for (uint64_t q = lengths.q_offsets[r]; q < std::min(lengths.q_offsets[r + 1], good.q_offsets.back());
              ++q) {

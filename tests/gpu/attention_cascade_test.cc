@@ -24,7 +24,7 @@ void expect_cascade_right(const Options& asked, const std::vector<uint64_t>& gro
   EXPECT_EQ(c.num_bytes_beside_rows(), 0u) << describe(options);
 }
 
-std::vector<Options> stores() {
+std::vector<Options> shared_stores() {
   std::vector<Options> all{{.k_dim = 16, .v_dim = 16}};
   if (!kHasMma) return all;
   all.push_back({.dtype = KVC_BFLOAT16, .q_dtype = KVC_BFLOAT16});
@@ -33,14 +33,14 @@ std::vector<Options> stores() {
 }
 
 TEST_F(AttentionCascade, OneGroup) {
-  for (Options o : stores()) {
+  for (Options o : shared_stores()) {
     o.kv_lens = {150, 130, 200, 113}, o.q_lens = {1, 5, 20, 1}, o.shared = true;
     for (const uint64_t prefix : {0u, 16u, 112u}) expect_cascade_right(o, {0, 4}, {prefix});
   }
 }
 
 TEST_F(AttentionCascade, SeveralGroupsAndRequestsOfTheirOwn) {
-  for (Options o : stores()) {
+  for (Options o : shared_stores()) {
     o.kv_lens = {150, 130, 200, 113}, o.q_lens = {1, 5, 3, 1}, o.shared = true, o.soft_cap = 8;
     expect_cascade_right(o, {0, 1, 3, 4}, {80, 96, 0});
     expect_cascade_right(o, {0, 2, 4}, {100, 7});  // prefixes need not end with a block
@@ -48,7 +48,7 @@ TEST_F(AttentionCascade, SeveralGroupsAndRequestsOfTheirOwn) {
 }
 
 TEST_F(AttentionCascade, SinkLogitsCountOnce) {
-  for (Options o : stores()) {
+  for (Options o : shared_stores()) {
     o.kv_lens = {150, 130, 200, 113}, o.q_lens = {1, 5, 20, 1}, o.shared = true, o.sink_logits = true;
     for (const uint64_t prefix : {0u, 112u}) expect_cascade_right(o, {0, 4}, {prefix});
     o.kv_lens[1] = 0, o.q_lens[1] = 2;  // of nothing
@@ -57,7 +57,7 @@ TEST_F(AttentionCascade, SinkLogitsCountOnce) {
 }
 
 TEST_F(AttentionCascade, ResultsLieAnywhere) {
-  for (Options o : stores()) {
+  for (Options o : shared_stores()) {
     o.kv_lens = {150, 130, 200, 113}, o.q_lens = {1, 5, 20, 1}, o.shared = true;
     for (const Rows rows : {Rows::kFused, Rows::kPadded, Rows::kHeadMajor}) {
       o.q_rows = o.out_rows = rows;
@@ -68,7 +68,7 @@ TEST_F(AttentionCascade, ResultsLieAnywhere) {
 
 // There is room for more queries than a replay may bring.
 TEST_F(AttentionCascade, WhatLiesBehindTheLastQueryIsNotWritten) {
-  for (Options o : stores()) {
+  for (Options o : shared_stores()) {
     o.kv_lens = {150, 130, 200}, o.q_lens = {3, 5, 2}, o.shared = true;
     Case c(o);
     DeviceCall call(c.args(), {});
@@ -88,7 +88,7 @@ TEST_F(AttentionCascade, WhatLiesBehindTheLastQueryIsNotWritten) {
 }
 
 TEST_F(AttentionCascade, ATreeBehindThePrefix) {
-  for (Options o : stores()) {
+  for (Options o : shared_stores()) {
     o.kv_lens = {150, 130}, o.q_lens = {9, 14}, o.shared = true, o.tree = true, o.tail = true;
     expect_cascade_right(o, {0, 2}, {112});
   }

@@ -8,7 +8,7 @@ namespace {
 
 using AttentionRules = KernelTest;
 
-std::vector<Options> stores() {
+std::vector<Options> ruled_stores() {
   std::vector<Options> all{{.k_dim = 16, .v_dim = 16}, {.dtype = KVC_FLOAT8_E4M3, .block_size = 4}};
   if (!kHasMma) return all;
   all.push_back({.dtype = KVC_BFLOAT16, .q_dtype = KVC_BFLOAT16});
@@ -18,7 +18,7 @@ std::vector<Options> stores() {
 }
 
 TEST_F(AttentionRules, WindowAndSinks) {
-  for (Options o : stores()) {
+  for (Options o : ruled_stores()) {
     for (const uint64_t window : {1, 33, 500}) {
       for (const uint64_t sinks : {0, 70}) {
         o.window = window, o.sinks = sinks;
@@ -32,7 +32,7 @@ TEST_F(AttentionRules, WindowAndSinks) {
 
 TEST_F(AttentionRules, WindowOfAnySizeDoesNotOverflow) {
   for (const uint64_t window : {uint64_t{1} << 63, ~uint64_t{0}}) {
-    for (Options o : stores()) {
+    for (Options o : ruled_stores()) {
       o.kv_lens = {70}, o.q_lens = {3}, o.window = window, o.sinks = ~uint64_t{0};
       expect_device_right(o);
     }
@@ -40,7 +40,7 @@ TEST_F(AttentionRules, WindowOfAnySizeDoesNotOverflow) {
 }
 
 TEST_F(AttentionRules, SoftCapAndAlibi) {
-  for (Options o : stores()) {
+  for (Options o : ruled_stores()) {
     o.kv_lens = {100, 31}, o.q_lens = {3, 17};
     for (const float cap : {5.0f, 50.0f}) {
       o.soft_cap = cap, o.alibi = cap > 5;
@@ -53,7 +53,7 @@ TEST_F(AttentionRules, SoftCapAndAlibi) {
 }
 
 TEST_F(AttentionRules, BitMaskAndTree) {
-  for (Options o : stores()) {
+  for (Options o : ruled_stores()) {
     o.kv_lens = {100, 31, 16, 0}, o.q_lens = {3, 17, 1, 2};
     for (const int percent : {1, 50, 100}) {
       o.mask_percent = percent;
@@ -68,7 +68,7 @@ TEST_F(AttentionRules, BitMaskAndTree) {
 }
 
 TEST_F(AttentionRules, AMaskOfTheTailHidesNothingBeforeIt) {
-  for (Options o : stores()) {
+  for (Options o : ruled_stores()) {
     o.kv_lens = {100, 31, 16, 233, 64, 0}, o.q_lens = {3, 17, 1, 20, 64, 2}, o.tail = true;
     o.mask_percent = 50;
     expect_device_right(o);
@@ -78,7 +78,7 @@ TEST_F(AttentionRules, AMaskOfTheTailHidesNothingBeforeIt) {
 }
 
 TEST_F(AttentionRules, ABlockMaskPerHead) {
-  for (Options o : stores()) {
+  for (Options o : ruled_stores()) {
     for (const uint32_t block_size : {o.block_size, 24u}) {
       o.block_size = block_size;
       o.kv_lens = {5, 150, 200, 0}, o.q_lens = {2, 1, 9, 1};
@@ -94,7 +94,7 @@ TEST_F(AttentionRules, ABlockMaskPerHead) {
 }
 
 TEST_F(AttentionRules, ExplicitPositions) {
-  for (Options o : stores()) {
+  for (Options o : ruled_stores()) {
     o.kv_lens = {100, 100, 100, 30}, o.q_lens = {5, 5, 20, 3}, o.q_starts = {0, 60, 2000, 28};
     expect_device_right(o);
     o.window = 10, o.sinks = 2;
@@ -106,14 +106,14 @@ TEST_F(AttentionRules, ExplicitPositions) {
 }
 
 TEST_F(AttentionRules, SharedBlocks) {
-  for (Options o : stores()) {
+  for (Options o : ruled_stores()) {
     o.kv_lens = {150, 130, 200}, o.q_lens = {1, 5, 40}, o.shared = true;
     expect_device_right(o);
   }
 }
 
 TEST_F(AttentionRules, RowsThatSeeNothingAreZeroAndMinusInfinity) {
-  for (Options o : stores()) {
+  for (Options o : ruled_stores()) {
     o.kv_lens = {0, 4, 20}, o.q_lens = {2, 7, 1};  // three queries of the second lie before its first token
     Case c(o);
     c.run_by([](const kvc::AttentionArgs& args) { attend_on_device(args, {}); });

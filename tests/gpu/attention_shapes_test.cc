@@ -80,35 +80,19 @@ TEST_F(AttentionShapes, LatentRows) {
   for (const int32_t stored :
        {KVC_FLOAT32, KVC_BFLOAT16, KVC_FLOAT16, KVC_FLOAT8_E4M3, KVC_FLOAT8_E5M2, KVC_INT8, KVC_INT4}) {
     for (const uint32_t group : {1u, 18u, 33u}) {
-      const Options options{.dtype = stored,
-                            .q_dtype = KVC_BFLOAT16,
-                            .latent = true,
-                            .k_dim = 576,
-                            .v_dim = 512,
-                            .heads = 1,
-                            .group = group,
-                            .kv_lens = {39, 66, 0},
-                            .q_lens = {1, 2, 1}};
+      Options options = of_latent_rows(stored, {39, 66, 0}, {1, 2, 1});
+      options.group = group;
       expect_device_right(options);
       const bool fast = kHasMma && stored != KVC_FLOAT32 && stored != KVC_INT4;
       EXPECT_EQ(path_of(options), fast ? AttentionPath::kMma : AttentionPath::kPlain) << describe(options);
     }
   }
   for (const uint64_t length : {31u, 32u, 33u, 64u, 97u, 300u}) {
-    const Options options{.dtype = length % 3 == 0 ? KVC_FLOAT8_E4M3 : KVC_BFLOAT16,
-                          .q_dtype = KVC_BFLOAT16,
-                          .latent = true,
-                          .k_dim = 576,
-                          .v_dim = 512,
-                          .heads = 1,
-                          .group = 16,
-                          .kv_lens = {length, 200},
-                          .q_lens = {1, 3},
-                          .window = length == 300 ? 100u : 0u,
-                          .sinks = 7,
-                          .soft_cap = length == 97 ? 5.0f : 0.0f,
-                          .mask_percent = length == 64 ? 50 : 0,
-                          .tail = length == 64};
+    Options options = of_latent_rows(length % 3 == 0 ? KVC_FLOAT8_E4M3 : KVC_BFLOAT16, {length, 200}, {1, 3});
+    options.group = 16;
+    options.window = length == 300 ? 100 : 0, options.sinks = 7;
+    options.soft_cap = length == 97 ? 5.0f : 0.0f;
+    options.mask_percent = length == 64 ? 50 : 0, options.tail = length == 64;
     expect_device_right(options, {.multiprocessors = length % 2 != 0 ? 1u : 3u});
   }
 }
@@ -116,37 +100,18 @@ TEST_F(AttentionShapes, LatentRows) {
 TEST_F(AttentionShapes, LatentRowsOfCodes) {
   // Many tiles in a part, with a scale of each row.
   for (const int32_t stored : {KVC_FLOAT8_E5M2, KVC_INT8}) {
-    expect_device_right({.dtype = stored,
-                         .q_dtype = KVC_BFLOAT16,
-                         .latent = true,
-                         .k_dim = 576,
-                         .v_dim = 512,
-                         .heads = 1,
-                         .block_size = 24,
-                         .kv_lens = {700, 1, 450},
-                         .q_lens = {1, 1, 2}},
-                        {.multiprocessors = 1});
+    Options options = of_latent_rows(stored, {700, 1, 450}, {1, 1, 2});
+    options.block_size = 24;
+    expect_device_right(options, {.multiprocessors = 1});
   }
   for (const int32_t stored : {KVC_FLOAT8_E4M3, KVC_FLOAT8_E5M2, KVC_INT8}) {
-    expect_device_right({.dtype = stored,
-                         .q_dtype = KVC_BFLOAT16,
-                         .latent = true,
-                         .factor = 0.03f,
-                         .k_dim = 576,
-                         .v_dim = 512,
-                         .heads = 1,
-                         .kv_lens = {100},
-                         .q_lens = {2}});
+    Options options = of_latent_rows(stored, {100}, {2});
+    options.factor = 0.03f;
+    expect_device_right(options);
   }
   // Codes without tensor cores: float16 queries, and several scales per row.
-  Options codes{.dtype = KVC_FLOAT8_E4M3,
-                .q_dtype = KVC_FLOAT16,
-                .latent = true,
-                .k_dim = 576,
-                .v_dim = 512,
-                .heads = 1,
-                .kv_lens = {66},
-                .q_lens = {2}};
+  Options codes = of_latent_rows(KVC_FLOAT8_E4M3, {66}, {2});
+  codes.q_dtype = KVC_FLOAT16;
   expect_device_right(codes);
   EXPECT_EQ(path_of(codes), AttentionPath::kPlain);
   codes.q_dtype = KVC_BFLOAT16;

@@ -11,25 +11,25 @@ namespace {
 
 using AttentionSharedPlan = KernelTest;
 
-struct Results {
+struct PlanResults {
   std::vector<float> out, lse;
-  bool operator==(const Results& other) const { return out == other.out && lse == other.lse; }
+  bool operator==(const PlanResults& other) const { return out == other.out && lse == other.lse; }
 };
 
-Results results_of(Case& c, DeviceCall& call) {
+PlanResults plan_results(Case& c, DeviceCall& call) {
   c.run_by([&](const kvc::AttentionArgs& args) { call.results(args.out, args.lse); });
   EXPECT_EQ(c.num_bytes_beside_rows(), 0u);
   return {rows_of(c), c.lse()};
 }
 
-Results launch(Case& c, DeviceCall& call, bool planned) {
+PlanResults launch(Case& c, DeviceCall& call, bool planned) {
   call.poison_results();
   EXPECT_EQ(call.launch(planned), 0);
-  return results_of(c, call);
+  return plan_results(c, call);
 }
 
 bool is_nan(float x) { return std::isnan(x); }
-void expect_all_nan(const Results& results, const std::string& what) {
+void expect_all_nan(const PlanResults& results, const std::string& what) {
   EXPECT_TRUE(std::all_of(results.out.begin(), results.out.end(), is_nan)) << what;
   EXPECT_TRUE(std::all_of(results.lse.begin(), results.lse.end(), is_nan)) << what;
 }
@@ -55,9 +55,9 @@ std::vector<Options> more_kinds() {
   Options many{.dtype = KVC_BFLOAT16, .q_dtype = KVC_BFLOAT16, .group = 12};
   many.kv_lens = {100, 70, 5, 30}, many.q_lens = all[0].q_lens;
   all.push_back(many);
-  many.dtype = KVC_FLOAT8_E4M3, many.latent = true, many.group = 3;
-  many.k_dim = 576, many.v_dim = 512, many.heads = 1;
-  all.push_back(many);
+  Options latent = of_latent_rows(KVC_FLOAT8_E4M3, many.kv_lens, many.q_lens);
+  latent.group = 3;
+  all.push_back(latent);
   return all;
 }
 
@@ -67,7 +67,7 @@ TEST_F(AttentionSharedPlan, GivesTheSameBits) {
       Case c(options);
       DeviceCall call(c.args(), {.invariant = invariant});
       call.poison();
-      const Results own = launch(c, call, false);
+      const PlanResults own = launch(c, call, false);
       const std::vector<char> made = call.plan().get();
       EXPECT_TRUE(launch(c, call, true) == own) << describe(options);
       EXPECT_TRUE(launch(c, call, true) == own) << describe(options);
@@ -89,7 +89,7 @@ TEST_F(AttentionSharedPlan, OfALayerWithOtherStridesAndSinkLogitsGivesTheSameBit
     making.poison();
     EXPECT_EQ(making.launch(), 0);
     call.poison();
-    const Results own = launch(c, call, false);
+    const PlanResults own = launch(c, call, false);
     ASSERT_EQ(call.plan().size(), making.plan().size());
     call.plan().set(making.plan().get());
     EXPECT_TRUE(launch(c, call, true) == own) << describe(options) << "; " << describe(other);
@@ -105,9 +105,9 @@ TEST_F(AttentionSharedPlan, GivesTheSameBitsBehindASharedPrefix) {
     const auto by_groups = [&](bool planned) {
       call.poison_results();
       EXPECT_EQ(call.launch_by_groups({0, 4}, {112}, planned), 0);
-      return results_of(c, call);
+      return plan_results(c, call);
     };
-    const Results own = by_groups(false);
+    const PlanResults own = by_groups(false);
     EXPECT_TRUE(by_groups(true) == own) << describe(o);
     call.plan().set(std::vector<char>(call.plan().size(), '\x11'));
     expect_all_nan(by_groups(true), describe(o));
@@ -176,7 +176,7 @@ TEST_F(AttentionSharedPlan, OfOtherLengthsGivesNothingWrong) {
       const std::vector<uint64_t>& queries_now = made_of_fewer ? all_offsets : offsets;
       c.args().kv_lens = now.data(), c.args().q_offsets = queries_now.data();
       call.set_lengths(now, queries_now);
-      const Results results = launch(c, call, true);
+      const PlanResults results = launch(c, call, true);
       c.run_reference();
       const uint32_t dim = c.args().layout->v_dim;
       for (size_t row = 0; row < queries_now.back() * c.args().num_q_heads; ++row) {

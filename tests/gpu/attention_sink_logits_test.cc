@@ -14,7 +14,7 @@ using AttentionSinkLogits = KernelTest;
 constexpr float kNone = -std::numeric_limits<float>::infinity();
 
 // Kernels of every kind: plain, tensor cores of every stored type, latent rows.
-std::vector<Options> stores() {
+std::vector<Options> sink_stores() {
   std::vector<Options> all{{.k_dim = 16, .v_dim = 16}};
   if (!kHasMma) return all;
   for (const int32_t stored :
@@ -24,21 +24,16 @@ std::vector<Options> stores() {
                    .asymmetric = stored == KVC_INT4});
   }
   for (const int32_t stored : {KVC_BFLOAT16, KVC_FLOAT8_E4M3}) {
-    all.push_back({.dtype = stored,
-                   .q_dtype = KVC_BFLOAT16,
-                   .latent = true,
-                   .k_dim = 576,
-                   .v_dim = 512,
-                   .heads = 1,
-                   .group = 9});
+    all.push_back(of_latent_rows(stored));
+    all.back().group = 9;
   }
   return all;
 }
 
 // One of each kind, for what takes long.
-std::vector<Options> some_stores() {
+std::vector<Options> some_sink_stores() {
   std::vector<Options> some;
-  for (const Options& o : stores()) {
+  for (const Options& o : sink_stores()) {
     const bool codes = o.dtype != KVC_BFLOAT16;
     if (o.latent ? codes : o.dtype == KVC_FLOAT32 || !codes || o.dtype == KVC_INT4) some.push_back(o);
   }
@@ -62,7 +57,7 @@ Cut any_cut(std::mt19937& random) {
 }
 
 TEST_F(AttentionSinkLogits, CountOnceHoweverTheWorkIsCut) {
-  for (Options o : stores()) {
+  for (Options o : sink_stores()) {
     for (const Cut& cut : cuts()) {
       o.kv_lens = cut.kv_lens, o.q_lens = cut.q_lens, o.sink_logits = true;
       expect_device_right(o, cut.device);
@@ -71,7 +66,7 @@ TEST_F(AttentionSinkLogits, CountOnceHoweverTheWorkIsCut) {
 }
 
 TEST_F(AttentionSinkLogits, GoWithEveryRule) {
-  for (Options o : stores()) {
+  for (Options o : sink_stores()) {
     if (o.latent) continue;
     o.kv_lens = {100, 31, 233, 0}, o.q_lens = {3, 17, 1, 2}, o.sink_logits = true;
     o.soft_cap = 5, o.alibi = true, o.q_scale = 5;  // which leave the sink logits alone
@@ -87,24 +82,24 @@ TEST_F(AttentionSinkLogits, GoWithEveryRule) {
 }
 
 // Everything that the case's results are, with this sink logit for all heads.
-struct Results {
+struct SinkResults {
   std::vector<char> out;
   std::vector<float> lse;
 };
-Results results_with(Case& c, float sink, const DeviceOptions& device) {
+SinkResults results_with(Case& c, float sink, const DeviceOptions& device) {
   std::fill(c.sink_logits().begin(), c.sink_logits().end(), sink);
   c.run_by([&](const kvc::AttentionArgs& args) { attend_on_device(args, device); });
   return {c.out(), c.lse()};
 }
 
 TEST_F(AttentionSinkLogits, MayBeFarAboveOrBelowEveryLogit) {
-  for (Options o : some_stores()) {
+  for (Options o : some_sink_stores()) {
     for (const Cut& cut : {any_cut(random)}) {
       o.kv_lens = cut.kv_lens, o.q_lens = cut.q_lens, o.sink_logits = true;
       Case c(o);
-      const Results none = results_with(c, kNone, cut.device);
+      const SinkResults none = results_with(c, kNone, cut.device);
       for (const float sink : {-1e4f, -60.0f, 60.0f, 1e4f}) {
-        const Results found = results_with(c, sink, cut.device);
+        const SinkResults found = results_with(c, sink, cut.device);
         if (sink < 0) {  // of what rows see nothing is lost
           EXPECT_EQ(found.out, none.out) << describe(o) << ", " << sink;
         } else if (sink < 100) {
@@ -117,7 +112,7 @@ TEST_F(AttentionSinkLogits, MayBeFarAboveOrBelowEveryLogit) {
           EXPECT_EQ(found.lse[row], std::max(none.lse[row], sink)) << describe(o);
       }
       c.args().sink_logits = nullptr;
-      const Results without = results_with(c, kNone, cut.device);
+      const SinkResults without = results_with(c, kNone, cut.device);
       EXPECT_EQ(without.out, none.out) << describe(o);
       EXPECT_EQ(without.lse, none.lse) << describe(o);
     }
@@ -125,7 +120,7 @@ TEST_F(AttentionSinkLogits, MayBeFarAboveOrBelowEveryLogit) {
 }
 
 TEST_F(AttentionSinkLogits, AreTheLseOfRowsThatSeeNothing) {
-  for (Options o : stores()) {
+  for (Options o : sink_stores()) {
     o.kv_lens = {0, 4, 20}, o.q_lens = {2, 7, 1};  // three queries of the second lie before its first token
     o.sink_logits = true;
     Case c(o);
@@ -141,7 +136,7 @@ TEST_F(AttentionSinkLogits, AreTheLseOfRowsThatSeeNothing) {
 
 // A NaN in a query is that of its row, which no sink logit hides.
 TEST_F(AttentionSinkLogits, LeaveNaN) {
-  for (Options o : some_stores()) {
+  for (Options o : some_sink_stores()) {
     for (const Cut& cut : {any_cut(random)}) {
       o.kv_lens = cut.kv_lens, o.q_lens = cut.q_lens, o.sink_logits = true;
       for (const float sink : {-60.0f, 60.0f, 1e4f}) {
@@ -150,7 +145,7 @@ TEST_F(AttentionSinkLogits, LeaveNaN) {
         const uint64_t at = 2 * args.q_token_stride + args.q_head_stride + 5;  // query 2, head 1
         auto* q = static_cast<char*>(const_cast<void*>(args.q));
         write_element(o.q_dtype, std::numeric_limits<float>::quiet_NaN(), q + at * dtype_bits(o.q_dtype) / 8);
-        const Results found = results_with(c, sink, cut.device);
+        const SinkResults found = results_with(c, sink, cut.device);
         for (size_t row = 0; row < found.lse.size(); ++row)
           ASSERT_EQ(std::isnan(found.lse[row]), row == 2 * args.num_q_heads + 1) << describe(o);
       }

@@ -10,23 +10,18 @@ using AttentionStrides = KernelTest;
 using kvc::test::Rows;
 
 // Kernels of every kind, and how far their results may be cut.
-std::vector<Options> stores() {
+std::vector<Options> strided_stores() {
   std::vector<Options> all{{.k_dim = 16, .v_dim = 16}, {.q_dtype = KVC_FLOAT16, .k_dim = 24, .v_dim = 9}};
   if (!kHasMma) return all;
   all.push_back({.dtype = KVC_BFLOAT16, .q_dtype = KVC_BFLOAT16});
   all.push_back({.dtype = KVC_INT8, .q_dtype = KVC_FLOAT16, .asymmetric = true, .k_dim = 128, .v_dim = 128});
-  all.push_back({.dtype = KVC_FLOAT16,
-                 .q_dtype = KVC_BFLOAT16,
-                 .latent = true,
-                 .k_dim = 576,
-                 .v_dim = 512,
-                 .heads = 1,
-                 .group = 5});
+  all.push_back(of_latent_rows(KVC_FLOAT16));
+  all.back().group = 5;
   return all;
 }
 
 TEST_F(AttentionStrides, OfQueries) {
-  for (Options o : stores()) {
+  for (Options o : strided_stores()) {
     for (const Rows rows : {Rows::kFused, Rows::kPadded, Rows::kHeadMajor, Rows::kOverlapping}) {
       o.q_rows = rows;
       o.kv_lens = {150, 40, 9}, o.q_lens = {1, 20, 3};
@@ -40,7 +35,7 @@ TEST_F(AttentionStrides, OfQueries) {
 
 // Of 16 bits they are written in pairs by tensor cores.
 TEST_F(AttentionStrides, OfResults) {
-  for (Options o : stores()) {
+  for (Options o : strided_stores()) {
     for (const Rows rows : {Rows::kFused, Rows::kPadded, Rows::kHeadMajor}) {
       o.out_rows = rows;
       const AttentionPath path = path_of(o);

@@ -5,7 +5,7 @@
 namespace kvc::test {
 namespace {
 
-bool opened(Scene& s) { return s.publisher.open(); }
+bool publisher_opened(Scene& s) { return s.publisher.open(); }
 bool published(Scene& s) {
   return s.admit(20, 20) && s.publisher.open() &&
          kvc_publisher_poll(s.publisher.publisher, &s.publisher.num_batches) == KVC_OK;
@@ -20,12 +20,12 @@ void add_publisher_calls(std::vector<Call>& calls) {
   calls.push_back(KVC_CALL(kvc_publisher_poll, s.publisher.publisher, &s.publisher.num_batches)
                       .after([](Scene& s) { return s.admit(20, 20) && s.publisher.open(); })
                       .allocating());
-  calls.push_back(KVC_CALL(kvc_publisher_resync, s.publisher.publisher).after(opened));
+  calls.push_back(KVC_CALL(kvc_publisher_resync, s.publisher.publisher).after(publisher_opened));
   calls.push_back(KVC_CALL(kvc_publisher_read, s.publisher.publisher, 0u, &s.publisher.found,
                            s.publisher.payload, sizeof s.publisher.payload, &s.publisher.size)
                       .after(published));
   calls.push_back(KVC_CALL(kvc_publisher_name_namespace, s.publisher.publisher, &s.publisher.name)
-                      .after(opened)
+                      .after(publisher_opened)
                       .allocating());
   calls.push_back(
       KVC_CALL(kvc_publisher_read_stats, s.publisher.publisher, &s.publisher.stats).after(published));

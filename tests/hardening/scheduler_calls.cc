@@ -6,7 +6,7 @@
 namespace kvc::test {
 namespace {
 
-bool opened(Scene& s) { return s.scheduler.open(); }
+bool scheduler_opened(Scene& s) { return s.scheduler.open(); }
 bool added(Scene& s) { return s.scheduler.add(); }
 bool running(Scene& s) { return s.scheduler.run(); }
 
@@ -17,7 +17,7 @@ void add_scheduler_calls(std::vector<Call>& calls) {
   calls.push_back(
       KVC_CALL(kvc_scheduler_destroy, std::exchange(s.scheduler.scheduler, nullptr)).after(running));
   calls.push_back(KVC_CALL(kvc_scheduler_add, s.scheduler.scheduler, &s.scheduler.job, s.scheduler.request)
-                      .after(opened)
+                      .after(scheduler_opened)
                       .allocating());
   calls.push_back(KVC_CALL(kvc_scheduler_abort, s.scheduler.scheduler, s.scheduler.request[0])
                       .as("waiting")
@@ -29,7 +29,7 @@ void add_scheduler_calls(std::vector<Call>& calls) {
       KVC_CALL(kvc_scheduler_set_ready, s.scheduler.scheduler, s.scheduler.request[0]).after(added));
   calls.push_back(
       KVC_CALL(kvc_scheduler_set_priority, s.scheduler.scheduler, s.scheduler.request[0], 1).after(added));
-  calls.push_back(KVC_CALL(kvc_scheduler_set_weight, s.scheduler.scheduler, 0u, 2.0).after(opened));
+  calls.push_back(KVC_CALL(kvc_scheduler_set_weight, s.scheduler.scheduler, 0u, 2.0).after(scheduler_opened));
   calls.push_back(KVC_CALL(kvc_scheduler_set_drafts, s.scheduler.scheduler, s.scheduler.request,
                            s.scheduler.num_drafts, 1u)
                       .after(added));

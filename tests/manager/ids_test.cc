@@ -36,7 +36,7 @@ uint64_t hit(kvc_manager* m, uint64_t ns, const std::vector<int32_t>& tokens) {
   return info.num_cached;
 }
 
-uint64_t open(kvc_manager* m, const char* tenant) {
+uint64_t open_namespace(kvc_manager* m, const char* tenant) {
   kvc_namespace_config config = {};
   config.struct_size = sizeof config;
   config.tenant = tenant;
@@ -55,7 +55,7 @@ TEST(Epochs, NothingOldIsFoundAfterTwoToThe32Resets) {
   ManagerOf manager(small());
   ManagerPeer peer(manager.m);
   const auto tokens = tokens_from(1, 9);
-  for (const uint64_t ns : {uint64_t{0}, open(manager.m, "a")}) {
+  for (const uint64_t ns : {uint64_t{0}, open_namespace(manager.m, "a")}) {
     EXPECT_EQ(kvc_manager_free_request(manager.m, compute(manager.m, ns, tokens)), KVC_OK);
     EXPECT_EQ(hit(manager.m, ns, tokens), 8u);
     age(peer, ns);
@@ -87,7 +87,7 @@ TEST(Epochs, EndWithAnErrorThatChangesNothing) {
   ManagerOf manager(small());
   ManagerPeer peer(manager.m);
   const auto tokens = tokens_from(1, 9);
-  const uint64_t ns = open(manager.m, "a");
+  const uint64_t ns = open_namespace(manager.m, "a");
   peer.age_namespaces(NamespaceTable::kMaxResets - 1);
   EXPECT_EQ(kvc_manager_free_request(manager.m, compute(manager.m, ns, tokens)), KVC_OK);
   EXPECT_EQ(kvc_manager_reset_namespace(manager.m, ns), KVC_OK);
@@ -105,7 +105,7 @@ TEST(Ids, OfAllManagersOfAProcessDiffer) {
   std::set<uint64_t> seen;
   const auto tokens = tokens_from(1, 3);
   ManagerOf living(small());
-  const uint64_t kept = compute(living.m, 0, tokens), ns = open(living.m, "a");
+  const uint64_t kept = compute(living.m, 0, tokens), ns = open_namespace(living.m, "a");
   uint64_t destroyed = 0, pin = 0, pinned = 0;
   for (int i = 0; i < 2 * 4095 + 10; ++i) {  // every tag comes back, and comes back again
     ManagerOf other(small());
@@ -118,7 +118,7 @@ TEST(Ids, OfAllManagersOfAProcessDiffer) {
     EXPECT_EQ(kvc_manager_reset_namespace(other.m, ns), KVC_ERROR_NOT_FOUND) << i;
     EXPECT_EQ(kvc_manager_pin_prefix(other.m, PROMPT(ns, tokens.data(), 3, nullptr, 0), &pin, &pinned),
               KVC_ERROR_NOT_FOUND);
-    const uint64_t own = open(other.m, "a");
+    const uint64_t own = open_namespace(other.m, "a");
     ASSERT_TRUE(seen.insert(own).second) << i;
     destroyed = id;
   }
@@ -168,11 +168,11 @@ TEST(Ids, EndWithTheirGenerations) {
   EXPECT_EQ(kvc_manager_pin_prefix(manager.m, PROMPT(0, tokens.data(), 4, nullptr, 0), &pin, &pinned),
             KVC_ERROR_LIMIT);
 
-  const uint64_t ns = open(manager.m, "a");
+  const uint64_t ns = open_namespace(manager.m, "a");
   peer.namespaces()[handle_index(ns)].generation = UINT32_MAX;
   const uint64_t aged = peer.namespaces().id(handle_index(ns));
   EXPECT_EQ(kvc_manager_close_namespace(manager.m, aged), KVC_OK);
-  EXPECT_NE(handle_index(open(manager.m, "a")), handle_index(ns));
+  EXPECT_NE(handle_index(open_namespace(manager.m, "a")), handle_index(ns));
   EXPECT_EQ(kvc_manager_reset_namespace(manager.m, aged), KVC_ERROR_NOT_FOUND);
   EXPECT_EQ(kvc_manager_check(manager.m), KVC_OK) << last_error();
 }

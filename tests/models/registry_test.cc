@@ -86,7 +86,7 @@ constexpr Expected kExpected[] = {
     {"whisper-large-v3-turbo", 20'480, 0, 0},
 };
 
-kvc_model preset(const char* name) {
+kvc_model model_named(const char* name) {
   kvc_model model = {};
   model.struct_size = sizeof model;
   EXPECT_EQ(kvc_model_find(name, &model), KVC_OK) << name << ": " << kvc_last_error();
@@ -108,7 +108,7 @@ TEST(Presets, EachTakesTheBytesPerTokenAndHasTheWindowsWrittenHere) {
   for (const Expected& expected : kExpected) {
     SCOPED_TRACE(expected.name);
     written.insert(expected.name);
-    const kvc_model model = preset(expected.name);
+    const kvc_model model = model_named(expected.name);
     EXPECT_STREQ(model.name, expected.name);
     EXPECT_EQ(model.window_tokens, expected.window_tokens);
     EXPECT_EQ(window_layers(model), expected.window_layers);
@@ -160,21 +160,21 @@ TEST(Presets, HaveEveryFieldInRange) {
 
 TEST(Presets, Phi3MiniHasAsManyKvHeadsAsQueryHeads) {
   for (const char* name : {"phi-3-mini-4k", "phi-3-mini-128k", "phi-3.5-mini"}) {
-    EXPECT_EQ(preset(name).num_kv_heads, 32u) << name;
-    EXPECT_EQ(preset(name).num_q_heads, 32u) << name;
-    EXPECT_EQ(preset(name).head_dim, 96u) << name;
+    EXPECT_EQ(model_named(name).num_kv_heads, 32u) << name;
+    EXPECT_EQ(model_named(name).num_q_heads, 32u) << name;
+    EXPECT_EQ(model_named(name).head_dim, 96u) << name;
   }
 }
 
 TEST(Presets, MixtralHasNoWindowAndItsWholeContext) {
-  EXPECT_EQ(preset("mixtral-8x7b").window_tokens, 0u);
-  EXPECT_EQ(preset("mixtral-8x7b").max_context, 32'768u);
-  EXPECT_EQ(preset("mixtral-8x22b").window_tokens, 0u);
-  EXPECT_EQ(preset("mixtral-8x22b").max_context, 65'536u);
+  EXPECT_EQ(model_named("mixtral-8x7b").window_tokens, 0u);
+  EXPECT_EQ(model_named("mixtral-8x7b").max_context, 32'768u);
+  EXPECT_EQ(model_named("mixtral-8x22b").window_tokens, 0u);
+  EXPECT_EQ(model_named("mixtral-8x22b").max_context, 65'536u);
 }
 
 TEST(Presets, DeepSeekV3StoresLatentRowsAndNot128Heads) {
-  const kvc_model model = preset("deepseek-v3");
+  const kvc_model model = model_named("deepseek-v3");
   EXPECT_EQ(model.latent_dim, 512u + 64u);
   EXPECT_EQ(model.rope_dim, 64u);
   EXPECT_EQ(model.num_kv_heads, 1u);
@@ -192,11 +192,11 @@ TEST(Presets, DeepSeekV3StoresLatentRowsAndNot128Heads) {
 TEST(Presets, WindowPatternsPutFullAttentionAtTheEndOfEachPeriod) {
   for (const auto& [name, period] :
        {std::pair{"gemma-2-9b", 2u}, {"gemma-3-27b", 6u}, {"gpt-oss-20b", 2u}, {"llama-4-scout", 4u}}) {
-    const kvc_model model = preset(name);
+    const kvc_model model = model_named(name);
     for (uint32_t layer = 0; layer < model.num_layers; ++layer)
       EXPECT_EQ(has_window(model, layer), layer % period != period - 1) << name << " layer " << layer;
   }
-  const kvc_model mistral = preset("mistral-7b-v0.1");
+  const kvc_model mistral = model_named("mistral-7b-v0.1");
   for (uint32_t layer = 0; layer < mistral.num_layers; ++layer) EXPECT_TRUE(has_window(mistral, layer));
 }
 
@@ -221,7 +221,7 @@ TEST(Presets, StatesHaveTheBytesWrittenHere) {
   EXPECT_EQ(with_states, std::size(kExpectedStates));
   for (const ExpectedStates& expected : kExpectedStates) {
     SCOPED_TRACE(expected.name);
-    const kvc_model model = preset(expected.name);
+    const kvc_model model = model_named(expected.name);
     kvc_memory_query query = {};
     query.struct_size = sizeof query;
     query.model = &model;
@@ -240,7 +240,7 @@ TEST(Presets, StatesHaveTheBytesWrittenHere) {
 TEST(Presets, JambaAndQwen3NextPutAttentionWhereTheirConfigurationsDo) {
   for (const auto& [name, period, offset] :
        {std::tuple{"jamba-1.5-mini", 8u, 4u}, {"jamba-1.5-large", 8u, 4u}, {"qwen3-next-80b-a3b", 4u, 3u}}) {
-    const kvc_model model = preset(name);
+    const kvc_model model = model_named(name);
     for (uint32_t layer = 0; layer < model.num_layers; ++layer) {
       const bool state = (model.state_layers[layer / 64] >> layer % 64 & 1) != 0;
       EXPECT_EQ(state, layer % period != offset) << name << " layer " << layer;
@@ -274,12 +274,12 @@ TEST(Presets, NamesAndSourcesAreUnique) {
 }
 
 TEST(FindModel, TakesAliasesRepositoriesAndEitherCase) {
-  EXPECT_STREQ(preset("LLAMA-3.1-8B").name, "llama-3.1-8b");
-  EXPECT_STREQ(preset("llama-3.1-8b-instruct").name, "llama-3.1-8b");
-  EXPECT_STREQ(preset("meta-llama/Llama-3.1-8B").name, "llama-3.1-8b");
-  EXPECT_STREQ(preset("deepseek-ai/deepseek-v3").name, "deepseek-v3");
-  EXPECT_STREQ(preset("deepseek-r1").name, "deepseek-v3");
-  EXPECT_STREQ(preset("phi-3-mini").name, "phi-3-mini-4k");
+  EXPECT_STREQ(model_named("LLAMA-3.1-8B").name, "llama-3.1-8b");
+  EXPECT_STREQ(model_named("llama-3.1-8b-instruct").name, "llama-3.1-8b");
+  EXPECT_STREQ(model_named("meta-llama/Llama-3.1-8B").name, "llama-3.1-8b");
+  EXPECT_STREQ(model_named("deepseek-ai/deepseek-v3").name, "deepseek-v3");
+  EXPECT_STREQ(model_named("deepseek-r1").name, "deepseek-v3");
+  EXPECT_STREQ(model_named("phi-3-mini").name, "phi-3-mini-4k");
 }
 
 TEST(FindModel, AnUnknownNameIsNotFoundAndTheTextHasNearOnes) {

@@ -9,7 +9,7 @@
 
 namespace {
 
-constexpr uint64_t kSecond = 1'000'000'000;
+constexpr uint64_t kSecondNs = 1'000'000'000;
 
 class WorkloadTest : public ::testing::Test {
  protected:
@@ -39,19 +39,19 @@ class WorkloadTest : public ::testing::Test {
 };
 
 TEST_F(WorkloadTest, IsZeroBeforeTheFirstObservation) {
-  create(kSecond, 4);
+  create(kSecondNs, 4);
   const kvc_workload_info info = read();
   EXPECT_EQ(info.num_observations, 0u);
   EXPECT_EQ(info.burstiness, 0);
-  EXPECT_EQ(predict(kSecond), 0);
+  EXPECT_EQ(predict(kSecondNs), 0);
 }
 
 TEST_F(WorkloadTest, AConstantHasNoTrendAndNoBursts) {
-  create(10 * kSecond, 8);
-  for (uint64_t t = 1; t <= 50; ++t) record(t * kSecond, 7);
+  create(10 * kSecondNs, 8);
+  for (uint64_t t = 1; t <= 50; ++t) record(t * kSecondNs, 7);
   const kvc_workload_info info = read();
   EXPECT_EQ(info.num_observations, 50u);
-  EXPECT_EQ(info.last_ns, 50 * kSecond);
+  EXPECT_EQ(info.last_ns, 50 * kSecondNs);
   EXPECT_DOUBLE_EQ(info.average, 7);
   EXPECT_DOUBLE_EQ(info.level, 7);
   EXPECT_NEAR(info.trend, 0, 1e-12);
@@ -61,34 +61,34 @@ TEST_F(WorkloadTest, AConstantHasNoTrendAndNoBursts) {
   EXPECT_DOUBLE_EQ(info.rate, 1);
   EXPECT_DOUBLE_EQ(info.burstiness, -1);
   EXPECT_EQ(info.dispersion, 0);
-  EXPECT_NEAR(predict(1000 * kSecond), 7, 1e-9);
+  EXPECT_NEAR(predict(1000 * kSecondNs), 7, 1e-9);
 }
 
 TEST_F(WorkloadTest, ALineIsForecastExactlyAtAnyIntervals) {
-  create(5 * kSecond, 4);
-  for (const uint64_t t : {1, 2, 5, 6, 14, 15, 40}) record(t * kSecond, 3 + 2.5 * static_cast<double>(t));
+  create(5 * kSecondNs, 4);
+  for (const uint64_t t : {1, 2, 5, 6, 14, 15, 40}) record(t * kSecondNs, 3 + 2.5 * static_cast<double>(t));
   const kvc_workload_info info = read();
   EXPECT_NEAR(info.level, 103, 1e-9);
   EXPECT_NEAR(info.trend, 2.5, 1e-9);
-  EXPECT_NEAR(predict(20 * kSecond), 153, 1e-8);
+  EXPECT_NEAR(predict(20 * kSecondNs), 153, 1e-8);
   EXPECT_LT(info.average, 103);           // an average lags behind
   EXPECT_DOUBLE_EQ(info.rate, 3.0 / 34);  // 6, 14, 15, 40
 }
 
 TEST_F(WorkloadTest, AStepReachesHalfAfterOneHalfLife) {
-  create(8 * kSecond, 4);
-  record(kSecond, 0), record(2 * kSecond, 0);
-  record(10 * kSecond, 100);  // 8 s later: a = 1/2
+  create(8 * kSecondNs, 4);
+  record(kSecondNs, 0), record(2 * kSecondNs, 0);
+  record(10 * kSecondNs, 100);  // 8 s later: a = 1/2
   EXPECT_NEAR(read().average, 50, 1e-9);
   EXPECT_NEAR(read().level, 50, 1e-9);
   EXPECT_NEAR(read().trend, 0.5 * 50 / 8, 1e-9);
-  record(26 * kSecond, 100);  // 16 s: a = 3/4
+  record(26 * kSecondNs, 100);  // 16 s: a = 3/4
   EXPECT_NEAR(read().average, 87.5, 1e-9);
 }
 
 TEST_F(WorkloadTest, PeriodicBurstsHaveTheirMomentsOverWholePeriods) {
-  create(60 * kSecond, 20);
-  for (uint64_t t = 1; t <= 60; ++t) record(t * kSecond, t % 10 == 0 ? 100 : 0);
+  create(60 * kSecondNs, 20);
+  for (uint64_t t = 1; t <= 60; ++t) record(t * kSecondNs, t % 10 == 0 ? 100 : 0);
   const kvc_workload_info info = read();  // mean 10, variance 0.1 * 0.9 * 100^2
   EXPECT_DOUBLE_EQ(info.mean, 10);
   EXPECT_DOUBLE_EQ(info.variance, 900);
@@ -98,7 +98,7 @@ TEST_F(WorkloadTest, PeriodicBurstsHaveTheirMomentsOverWholePeriods) {
 }
 
 TEST_F(WorkloadTest, TheWindowForgetsThePeak) {
-  create(kSecond, 3);
+  create(kSecondNs, 3);
   record(1, 50), record(2, 1), record(3, 2);
   EXPECT_EQ(read().peak, 50);
   record(4, 3);
@@ -107,7 +107,7 @@ TEST_F(WorkloadTest, TheWindowForgetsThePeak) {
 }
 
 TEST_F(WorkloadTest, BadObservationsAreRefusedAndChangeNothing) {
-  create(kSecond, 4);
+  create(kSecondNs, 4);
   record(100, 5);
   const double bad[] = {std::nan(""), std::numeric_limits<double>::infinity(),
                         -std::numeric_limits<double>::infinity(), 1e16};

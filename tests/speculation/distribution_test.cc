@@ -18,7 +18,8 @@ const size_t kSamples = rounds<size_t>(6000);
 #else
 const size_t kSamples = rounds<size_t>(200000);
 #endif
-constexpr size_t kVocab = 6, kContexts = kVocab + 1, kCells = kVocab * kVocab * kVocab, kBatch = 1000;
+constexpr size_t kVocabulary = 6, kContexts = kVocabulary + 1,
+                 kCells = kVocabulary * kVocabulary * kVocabulary, kBatch = 1000;
 
 using Row = std::vector<float>;
 using Model = std::vector<Row>;  // [context]: 0 = the root, 1 + token
@@ -36,7 +37,7 @@ Model model(uint64_t seed, double contrast, size_t zero_from = 0, size_t zero_to
   Model rows;
   for (size_t context = 0; context < kContexts; ++context) {
     Row row;
-    for (size_t t = 0; t < kVocab; ++t)
+    for (size_t t = 0; t < kVocabulary; ++t)
       row.push_back(t >= zero_from && t < zero_to ? 0.0f
                                                   : static_cast<float>(std::exp(contrast * uniform(random))));
     rows.push_back(normalised(row));
@@ -49,7 +50,7 @@ struct Batch {
   Drafted drafts;
   std::vector<int64_t> q_rows;
   std::vector<float> q;
-  size_t num_q_rows() const { return q.size() / kVocab; }
+  size_t num_q_rows() const { return q.size() / kVocabulary; }
 
   int64_t row(const Row& from) {
     q.insert(q.end(), from.begin(), from.end());
@@ -94,7 +95,7 @@ std::vector<size_t> sample(const Model& p, const Model& q, const Drafter& drafte
     std::vector<double> uniforms(drafts.rows());
     for (double& u : uniforms) u = uniform(random);
     kvc_probabilities from = {};
-    from.struct_size = sizeof from, from.vocab = kVocab;
+    from.struct_size = sizeof from, from.vocab = kVocabulary;
     from.p = rows.data(), from.uniforms = uniforms.data();
     from.q = batch.q.empty() ? nullptr : batch.q.data(), from.num_q_rows = batch.num_q_rows();
     from.q_rows = batch.q_rows.data();
@@ -113,7 +114,7 @@ std::vector<size_t> sample(const Model& p, const Model& q, const Drafter& drafte
       text.push_back(verdict.next_tokens[r]);
       while (text.size() < 3)
         text.push_back(draw_plainly(p[1 + static_cast<size_t>(text.back())], uniform(random)));
-      ++counts[(static_cast<size_t>(text[0]) * kVocab + static_cast<size_t>(text[1])) * kVocab +
+      ++counts[(static_cast<size_t>(text[0]) * kVocabulary + static_cast<size_t>(text[1])) * kVocabulary +
                static_cast<size_t>(text[2])];
     }
   }
@@ -126,7 +127,8 @@ void expect_target(const std::vector<size_t>& counts, const Model& p) {
   for (const size_t count : counts) samples += count;
   ASSERT_EQ(samples, kSamples);
   for (size_t cell = 0; cell < kCells; ++cell) {
-    const size_t a = cell / kVocab / kVocab, b = cell / kVocab % kVocab, c = cell % kVocab;
+    const size_t a = cell / kVocabulary / kVocabulary, b = cell / kVocabulary % kVocabulary,
+                 c = cell % kVocabulary;
     const double exact = static_cast<double>(p[0][a]) * static_cast<double>(p[1 + a][b]) *
                          static_cast<double>(p[1 + b][c]) * static_cast<double>(kSamples);
     const double off = static_cast<double>(counts[cell]) - exact;

@@ -18,10 +18,9 @@ namespace {
 
 using test::digest_of;
 using test::flip;
+using test::kPageBytes;
 using test::open_directory;
 using test::Pages;
-
-constexpr size_t kBytes = test::kPageBytes;
 
 TEST(DirectoryStore, EachFlippedBitIsAMiss) {
   const test::Folder folder;
@@ -142,7 +141,7 @@ struct LateFiles final : Files {
 TEST(DirectoryStore, CountsAPageThatComesWhileItCounts) {
   const test::Folder folder;
   const std::string path = folder / "d", aside = folder / "aside";
-  ASSERT_EQ(Pages(*open_directory(path, 8)).put(digest_of(1), kBytes), KVC_PAGE_OK);
+  ASSERT_EQ(Pages(*open_directory(path, 8)).put(digest_of(1), kPageBytes), KVC_PAGE_OK);
   LateFiles files;
   files.subfolder = path + "/" + subfolder_of(1);
   std::string page;
@@ -154,7 +153,7 @@ TEST(DirectoryStore, CountsAPageThatComesWhileItCounts) {
   ASSERT_EQ(utimensat(AT_FDCWD, files.subfolder.c_str(), long_ago, 0), 0);
   files.after_list = [&] { std::filesystem::rename(aside, page); };
   PageStorePtr store;
-  ASSERT_EQ(open_directory_store(default_env(), files, test::directory_config(path, 8, kBytes), &store),
+  ASSERT_EQ(open_directory_store(default_env(), files, test::directory_config(path, 8, kPageBytes), &store),
             KVC_OK);
   EXPECT_EQ(store->stats().pages, 1u);
 }
@@ -164,7 +163,7 @@ TEST(DirectoryStore, CountsWhatIsThereWhenItIsOpened) {
   const std::string path = folder / "d";
   {
     const PageStorePtr store = open_directory(path, 8);
-    for (uint64_t i = 0; i < 5; ++i) Pages(*store).put(digest_of(i), kBytes);
+    for (uint64_t i = 0; i < 5; ++i) Pages(*store).put(digest_of(i), kPageBytes);
   }
   const auto cut = [&](uint64_t size) {
     for (const auto& entry : std::filesystem::recursive_directory_iterator(path))
@@ -175,7 +174,7 @@ TEST(DirectoryStore, CountsWhatIsThereWhenItIsOpened) {
   EXPECT_EQ(store->stats().recovered, 5u);
   cut(0);
   EXPECT_EQ(store->stats().pages, 5u);
-  EXPECT_EQ(Pages(*store).put(digest_of(5), kBytes), KVC_PAGE_OK) << "counted again";
+  EXPECT_EQ(Pages(*store).put(digest_of(5), kPageBytes), KVC_PAGE_OK) << "counted again";
   EXPECT_EQ(store->stats().pages, 6u);
   // With less room it removes the oldest.
   store = open_directory(path, 2);
@@ -190,16 +189,16 @@ TEST(DirectoryStore, HasOneBoundForAllFingerprints) {
   uint64_t evictions = 0;
   for (uint64_t version = 0; version < 4; ++version) {
     PageStorePtr store;
-    DirectoryConfig config = test::directory_config(path, kRoom, kBytes);
+    DirectoryConfig config = test::directory_config(path, kRoom, kPageBytes);
     config.fingerprint = digest_of(1000 + version);
     ASSERT_EQ(open_directory_store(default_env(), system_files(), config, &store), KVC_OK)
         << kvc_last_error();
     EXPECT_EQ(store->stats().recovered, 0u) << "of this fingerprint";
     Pages pages(*store);
-    EXPECT_EQ(pages.get(digest_of(1), kBytes), KVC_PAGE_MISS) << "that of another one";
-    for (uint64_t i = 0; i < 6; ++i) EXPECT_EQ(pages.put(digest_of(i), kBytes), KVC_PAGE_OK);
+    EXPECT_EQ(pages.get(digest_of(1), kPageBytes), KVC_PAGE_MISS) << "that of another one";
+    for (uint64_t i = 0; i < 6; ++i) EXPECT_EQ(pages.put(digest_of(i), kPageBytes), KVC_PAGE_OK);
     for (uint64_t i = 0; i < 6; ++i)
-      EXPECT_EQ(pages.get(digest_of(i), kBytes), KVC_PAGE_OK) << "the old ones went first";
+      EXPECT_EQ(pages.get(digest_of(i), kPageBytes), KVC_PAGE_OK) << "the old ones went first";
     evictions += store->stats().evictions;
     uint64_t used = 0;
     for (const auto& entry : std::filesystem::recursive_directory_iterator(path))
@@ -229,23 +228,23 @@ TEST(DirectoryStore, GivesWayToAFullDiskAsLongAsThatHelps) {
   files.pages = 4;
   PageStorePtr store;
   ASSERT_EQ(
-      open_directory_store(default_env(), files, test::directory_config(files.path, 100, kBytes), &store),
+      open_directory_store(default_env(), files, test::directory_config(files.path, 100, kPageBytes), &store),
       KVC_OK)
       << kvc_last_error();
   Pages pages(*store);
   for (uint64_t i = 0; i < 40; ++i) {
-    ASSERT_EQ(pages.put(digest_of(i), kBytes), KVC_PAGE_OK) << i;
-    ASSERT_EQ(pages.get(digest_of(i), kBytes), KVC_PAGE_OK) << i;
+    ASSERT_EQ(pages.put(digest_of(i), kPageBytes), KVC_PAGE_OK) << i;
+    ASSERT_EQ(pages.get(digest_of(i), kPageBytes), KVC_PAGE_OK) << i;
   }
   EXPECT_EQ(store->stats().pages, 4u);
   EXPECT_EQ(store->stats().disk_evictions, 36u);
   EXPECT_EQ(store->stats().evictions, 0u);
   files.pages = 0;  // others have taken all
-  for (uint64_t i = 40; i < 60; ++i) EXPECT_EQ(pages.put(digest_of(i), kBytes), KVC_PAGE_NO_SPACE);
+  for (uint64_t i = 40; i < 60; ++i) EXPECT_EQ(pages.put(digest_of(i), kPageBytes), KVC_PAGE_NO_SPACE);
   EXPECT_EQ(store->stats().pages, 3u) << "it did not help, so it was done once";
   files.pages = 10;
   for (uint64_t i = 40; i < 60; ++i)
-    EXPECT_EQ(pages.put(digest_of(i), kBytes), KVC_PAGE_OK) << "there is room again";
+    EXPECT_EQ(pages.put(digest_of(i), kPageBytes), KVC_PAGE_OK) << "there is room again";
   EXPECT_EQ(store->stats().pages, 10u);
 }
 
@@ -266,13 +265,13 @@ struct OvertakenFiles final : Files {
   }
   int close(int file) override {
     struct stat status;
-    const bool is_page = fstat(file, &status) == 0 && static_cast<uint64_t>(status.st_size) > kBytes;
+    const bool is_page = fstat(file, &status) == 0 && static_cast<uint64_t>(status.st_size) > kPageBytes;
     const bool fails = is_page && replace(at_close);
     const int error = Files::close(file);
     return fails ? -EIO : error;
   }
   int64_t write(int file, const void* data, size_t size, uint64_t offset) override {
-    return size == kBytes && replace(at_write) ? -EIO : Files::write(file, data, size, offset);
+    return size == kPageBytes && replace(at_write) ? -EIO : Files::write(file, data, size, offset);
   }
 };
 
@@ -281,17 +280,18 @@ TEST(DirectoryStore, RemovesNoFileThatAnotherProcessHasPutInThePlaceOfItsOwn) {
   OvertakenFiles files;
   files.path = folder / "d";
   PageStorePtr store;
-  ASSERT_EQ(open_directory_store(default_env(), files, test::directory_config(files.path, 8, kBytes), &store),
-            KVC_OK)
+  ASSERT_EQ(
+      open_directory_store(default_env(), files, test::directory_config(files.path, 8, kPageBytes), &store),
+      KVC_OK)
       << kvc_last_error();
   Pages pages(*store);
   files.at_close = ".page";
-  EXPECT_EQ(pages.put(digest_of(1), kBytes), KVC_PAGE_FAILED);
+  EXPECT_EQ(pages.put(digest_of(1), kPageBytes), KVC_PAGE_FAILED);
   files.at_close = nullptr;
-  EXPECT_EQ(pages.get(digest_of(1), kBytes), KVC_PAGE_OK) << "the other one's";
+  EXPECT_EQ(pages.get(digest_of(1), kPageBytes), KVC_PAGE_OK) << "the other one's";
   EXPECT_EQ(pages.remove(digest_of(1)), KVC_PAGE_OK);
   files.at_write = ".part";
-  EXPECT_EQ(pages.put(digest_of(2), kBytes), KVC_PAGE_FAILED);
+  EXPECT_EQ(pages.put(digest_of(2), kPageBytes), KVC_PAGE_FAILED);
   files.at_write = nullptr;
   size_t num_parts = 0;
   for (const auto& entry : std::filesystem::recursive_directory_iterator(files.path))
@@ -312,13 +312,13 @@ class HeldDirectory : public ::testing::Test {
   static constexpr uint64_t kRoom = 8;
   void SetUp() override {
     open();
-    EXPECT_EQ(Pages(*store_).put(digest_of(1), kBytes), KVC_PAGE_OK);
+    EXPECT_EQ(Pages(*store_).put(digest_of(1), kPageBytes), KVC_PAGE_OK);
     peer_ = std::make_unique<test::HeldFolder>(path_);
     ASSERT_TRUE(peer_->has_all());
   }
   void open() {
     store_.reset();
-    const DirectoryConfig config = test::directory_config(path_, kRoom, kBytes);
+    const DirectoryConfig config = test::directory_config(path_, kRoom, kPageBytes);
     ASSERT_EQ(open_directory_store(default_env(), files_, config, &store_), KVC_OK) << kvc_last_error();
   }
 
@@ -333,7 +333,7 @@ TEST_F(HeldDirectory, IsReadAndToldOfWithoutALock) {
   files_.tries = 0;
   Pages pages(*store_);
   EXPECT_EQ(pages.exists(digest_of(1)), KVC_PAGE_OK);
-  EXPECT_EQ(pages.get(digest_of(1), kBytes), KVC_PAGE_OK);
+  EXPECT_EQ(pages.get(digest_of(1), kPageBytes), KVC_PAGE_OK);
   EXPECT_EQ(store_->stats().pages, 1u);
   EXPECT_EQ(store_->stats().bytes, 2 * 4096u);
   EXPECT_EQ(files_.tries, 0);
@@ -342,11 +342,11 @@ TEST_F(HeldDirectory, IsReadAndToldOfWithoutALock) {
 TEST_F(HeldDirectory, TakesPagesAndKeepsToItsBound) {
   Pages pages(*store_);
   files_.tries = 0;
-  for (uint64_t i = 2; i < 6; ++i) EXPECT_EQ(pages.put(digest_of(i), kBytes), KVC_PAGE_OK);
+  for (uint64_t i = 2; i < 6; ++i) EXPECT_EQ(pages.put(digest_of(i), kPageBytes), KVC_PAGE_OK);
   EXPECT_LE(files_.tries, 4 * (8 + 1)) << "a few tries each, and the lock of the part";
   for (uint64_t i = 6; i < 100; ++i) {
-    ASSERT_EQ(pages.put(digest_of(i), kBytes), KVC_PAGE_OK) << i;
-    ASSERT_EQ(pages.get(digest_of(i), kBytes), KVC_PAGE_OK) << i;
+    ASSERT_EQ(pages.put(digest_of(i), kPageBytes), KVC_PAGE_OK) << i;
+    ASSERT_EQ(pages.get(digest_of(i), kPageBytes), KVC_PAGE_OK) << i;
     const FolderUsage used = test::used_by_pages(path_);
     ASSERT_LE(used.bytes, store_->stats().capacity_bytes);
     ASSERT_EQ(store_->stats().bytes, used.bytes);
@@ -360,16 +360,16 @@ TEST_F(HeldDirectory, TakesPagesAndKeepsToItsBound) {
 }
 
 TEST_F(HeldDirectory, OpensAndClosesAndIsCountedWhenThePeerIsGone) {
-  for (uint64_t i = 2; i < 5; ++i) EXPECT_EQ(Pages(*store_).put(digest_of(i), kBytes), KVC_PAGE_OK);
+  for (uint64_t i = 2; i < 5; ++i) EXPECT_EQ(Pages(*store_).put(digest_of(i), kPageBytes), KVC_PAGE_OK);
   open();
   EXPECT_EQ(store_->stats().recovered, 4u);
   EXPECT_EQ(store_->stats().pages, 4u) << "by what was counted here";
-  EXPECT_EQ(Pages(*store_).put(digest_of(5), kBytes), KVC_PAGE_OK);
+  EXPECT_EQ(Pages(*store_).put(digest_of(5), kPageBytes), KVC_PAGE_OK);
   PageStorePtr other;
-  ASSERT_EQ(open_directory_store(default_env(), system_files(), test::directory_config(path_, kRoom, kBytes),
-                                 &other),
+  ASSERT_EQ(open_directory_store(default_env(), system_files(),
+                                 test::directory_config(path_, kRoom, kPageBytes), &other),
             KVC_OK);
-  EXPECT_EQ(Pages(*other).put(digest_of(6), kBytes), KVC_PAGE_OK);
+  EXPECT_EQ(Pages(*other).put(digest_of(6), kPageBytes), KVC_PAGE_OK);
   EXPECT_EQ(store_->stats().pages, 5u) << "what others did without the lock is not known yet";
   peer_.reset();
   store_.reset();  // both write what they know
@@ -385,9 +385,9 @@ TEST_F(HeldDirectory, CountsASubfolderAgainWhenItGetsTheLock) {
     if (page_path(test::kFingerprint, digest_of(i)).subfolder() ==
         page_path(test::kFingerprint, digest_of(1)).subfolder())
       numbers[found++] = i;
-  EXPECT_EQ(pages.put(digest_of(numbers[0]), kBytes), KVC_PAGE_OK);
+  EXPECT_EQ(pages.put(digest_of(numbers[0]), kPageBytes), KVC_PAGE_OK);
   peer_.reset();
-  EXPECT_EQ(pages.put(digest_of(numbers[1]), kBytes), KVC_PAGE_OK);
+  EXPECT_EQ(pages.put(digest_of(numbers[1]), kPageBytes), KVC_PAGE_OK);
   EXPECT_EQ(store_->stats().pages, 3u);
   const std::string usage =
       path_ + "/" + std::string(page_path(test::kFingerprint, digest_of(1)).text, 2) + "/usage";
@@ -412,10 +412,10 @@ TEST_F(HeldDirectory, HoldsUpNoOtherSubfolder) {
   uint64_t free = 3;
   while (page_path(test::kFingerprint, digest_of(free)).subfolder() == held.subfolder()) ++free;
   files_.tries = 0;
-  EXPECT_EQ(pages.put(digest_of(free), kBytes), KVC_PAGE_OK);
+  EXPECT_EQ(pages.put(digest_of(free), kPageBytes), KVC_PAGE_OK);
   EXPECT_EQ(files_.tries, 2) << "of the subfolder and of the part: at once";
   EXPECT_EQ(other->stats().pages, 2u) << "counted";
-  EXPECT_EQ(pages.put(digest_of(2), kBytes), KVC_PAGE_OK);
+  EXPECT_EQ(pages.put(digest_of(2), kPageBytes), KVC_PAGE_OK);
   EXPECT_EQ(other->stats().pages, 2u) << "counted later";
   lock.reset();
   store_.reset();
@@ -432,16 +432,16 @@ TEST(DirectoryStore, EvictsTheOldestWhereverTheyAre) {
   };
   {
     const PageStorePtr store = open_directory(path, 6);
-    for (uint64_t i = 0; i < 6; ++i) EXPECT_EQ(Pages(*store).put(digest_of(i), kBytes), KVC_PAGE_OK);
+    for (uint64_t i = 0; i < 6; ++i) EXPECT_EQ(Pages(*store).put(digest_of(i), kPageBytes), KVC_PAGE_OK);
   }
   const uint64_t order[] = {4, 1, 5, 0, 3, 2};  // the oldest first
   for (uint64_t i = 0; i < 6; ++i) set_age(order[i], static_cast<time_t>(6000 - 1000 * i));
   const PageStorePtr store = open_directory(path, 6);
   Pages pages(*store);
-  EXPECT_EQ(pages.get(digest_of(1), kBytes), KVC_PAGE_OK) << "that is a use";
+  EXPECT_EQ(pages.get(digest_of(1), kPageBytes), KVC_PAGE_OK) << "that is a use";
   for (const uint64_t gone : {4u, 5u, 0u, 3u, 2u}) {
     EXPECT_EQ(pages.exists(digest_of(gone)), KVC_PAGE_OK) << gone;
-    EXPECT_EQ(pages.put(digest_of(10 + gone), kBytes), KVC_PAGE_OK);
+    EXPECT_EQ(pages.put(digest_of(10 + gone), kPageBytes), KVC_PAGE_OK);
     EXPECT_EQ(pages.exists(digest_of(gone)), KVC_PAGE_MISS) << gone;
   }
   EXPECT_EQ(pages.exists(digest_of(1)), KVC_PAGE_OK);
@@ -469,7 +469,7 @@ TEST(DirectoryStore, RefusesAFolderOfAnotherVersion) {
   const std::string path = folder / "d";
   const auto open = [&] {
     PageStorePtr store;
-    return open_directory_store(default_env(), system_files(), test::directory_config(path, 4, kBytes),
+    return open_directory_store(default_env(), system_files(), test::directory_config(path, 4, kPageBytes),
                                 &store);
   };
   const auto write = [&](const char* name, const char* text) {
@@ -513,11 +513,11 @@ struct RefusingFiles final : Files {
 TEST(DirectoryStore, SaysWhoRefusesIt) {
   const test::Folder folder;
   const std::string path = folder / "d";
-  { EXPECT_EQ(Pages(*open_directory(path, 4)).put(digest_of(1), kBytes), KVC_PAGE_OK); }
+  { EXPECT_EQ(Pages(*open_directory(path, 4)).put(digest_of(1), kPageBytes), KVC_PAGE_OK); }
   RefusingFiles files;
   PageStorePtr store;
   const auto status = [&] {
-    return open_directory_store(default_env(), files, test::directory_config(path, 4, kBytes), &store);
+    return open_directory_store(default_env(), files, test::directory_config(path, 4, kPageBytes), &store);
   };
   files.list_error = -EPERM;
   EXPECT_EQ(status(), KVC_ERROR_DEVICE) << "that is not the mode of a subfolder";
@@ -537,9 +537,9 @@ TEST(DirectoryStore, SaysWhatIsWrong) {
   const auto status = [&](const DirectoryConfig& config) {
     return open_directory_store(default_env(), system_files(), config, &store);
   };
-  EXPECT_EQ(status(test::directory_config(none, 8, kBytes)), KVC_ERROR_NOT_FOUND);
+  EXPECT_EQ(status(test::directory_config(none, 8, kPageBytes)), KVC_ERROR_NOT_FOUND);
   ASSERT_EQ(mkdir(open.c_str(), 0700), 0);
-  const DirectoryConfig others = test::directory_config(open, 8, kBytes);
+  const DirectoryConfig others = test::directory_config(open, 8, kPageBytes);
   for (const mode_t mode : {0777, 0702, 0720}) {
     ASSERT_EQ(chmod(open.c_str(), mode), 0);
     EXPECT_EQ(status(others), KVC_ERROR_INVALID_ARGUMENT) << mode;
@@ -549,14 +549,14 @@ TEST(DirectoryStore, SaysWhatIsWrong) {
   EXPECT_EQ(status(others), KVC_OK) << kvc_last_error();
   store.reset();
   ASSERT_EQ(status(others), KVC_OK);
-  ASSERT_EQ(Pages(*store).put(digest_of(1), kBytes), KVC_PAGE_OK);
+  ASSERT_EQ(Pages(*store).put(digest_of(1), kPageBytes), KVC_PAGE_OK);
   store.reset();
   for (const auto& entry : std::filesystem::directory_iterator(open))
     EXPECT_EQ(chmod(entry.path().c_str(), 0770), 0);
   EXPECT_EQ(status(others), KVC_ERROR_INVALID_ARGUMENT) << "a subfolder";
   EXPECT_NE(strstr(kvc_last_error(), "one of its subfolders"), nullptr) << kvc_last_error();
-  DirectoryConfig small = test::directory_config(none, 8, kBytes);
-  small.bytes = kBytes;
+  DirectoryConfig small = test::directory_config(none, 8, kPageBytes);
+  small.bytes = kPageBytes;
   EXPECT_EQ(status(small), KVC_ERROR_INVALID_ARGUMENT);
 }
 

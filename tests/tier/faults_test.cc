@@ -14,9 +14,9 @@ namespace {
 using test::digest_of;
 using test::Fault;
 using test::FaultyFiles;
+using test::kOddPageBytes;
 using test::Pages;
 
-constexpr size_t kBytes = 4096 + 200;
 constexpr uint64_t kRoom = 6;
 
 struct FaultyKind {
@@ -26,7 +26,7 @@ struct FaultyKind {
 
 kvc_status slab(Files& files, const std::string& path, PageStorePtr* out, bool direct, bool sync,
                 bool engine = false) {
-  SlabConfig config = test::slab_config(path, kRoom, kBytes);
+  SlabConfig config = test::slab_config(path, kRoom, kOddPageBytes);
   config.direct = direct, config.sync = sync;
   config.io = engine ? SlabConfig::Io::kEngine : SlabConfig::Io::kThreads;
   config.engine = test::test_engine(files);
@@ -42,7 +42,7 @@ const FaultyKind kFaultyKinds[] = {
      [](Files& f, const std::string& p, PageStorePtr* out) { return slab(f, p, out, true, true, true); }},
     {"DirectorySync",
      [](Files& f, const std::string& p, PageStorePtr* out) {
-       DirectoryConfig config = test::directory_config(p, kRoom, kBytes);
+       DirectoryConfig config = test::directory_config(p, kRoom, kOddPageBytes);
        config.sync = true;
        return open_directory_store(default_env(), f, config, out);
      }},
@@ -72,7 +72,7 @@ struct Series {
   }
   void put(uint64_t number) {
     const uint64_t hits = files.hits, evictions = disk_evictions();
-    const int32_t result = pages.put(digest_of(number), kBytes);
+    const int32_t result = pages.put(digest_of(number), kOddPageBytes);
     if (const uint64_t now = disk_evictions(); now != evictions) {  // one gave way to a full disk
       EXPECT_TRUE(files.fault == Fault::kEnospc || files.fault == Fault::kEdquot);
       EXPECT_EQ(now, evictions + 1);
@@ -89,7 +89,7 @@ struct Series {
   }
   void get(uint64_t number) {
     const uint64_t hits = files.hits;
-    const int32_t result = pages.get(digest_of(number), kBytes);
+    const int32_t result = pages.get(digest_of(number), kOddPageBytes);
     if (hits == files.hits) {
       if (known[number] == Known::kYes) {
         EXPECT_EQ(result, KVC_PAGE_OK) << number;
@@ -152,8 +152,8 @@ TEST_P(Faults, OfEachSystemCallLoseAtMostTheItem) {
     for (uint64_t i = 0; i < 5; ++i) after.get(i);
     // And it has all its room.
     for (uint64_t i = 10; i < 10 + kRoom; ++i) {
-      EXPECT_EQ(again.put(digest_of(i), kBytes), KVC_PAGE_OK);
-      EXPECT_EQ(again.get(digest_of(i), kBytes), KVC_PAGE_OK);
+      EXPECT_EQ(again.put(digest_of(i), kOddPageBytes), KVC_PAGE_OK);
+      EXPECT_EQ(again.get(digest_of(i), kOddPageBytes), KVC_PAGE_OK);
     }
     EXPECT_LE(store->stats().bytes, store->stats().capacity_bytes);
     ASSERT_EQ(pages.wrong + again.wrong, 0u);
@@ -182,9 +182,9 @@ TEST_P(Faults, OfEveryThirdSystemCallGiveNoWrongByte) {
       if (i % 7 == 6) {
         pages.remove(digest_of(number));
       } else if (i % 2 == 0) {
-        pages.put(digest_of(number), kBytes);
+        pages.put(digest_of(number), kOddPageBytes);
       } else {
-        pages.get(digest_of(number), kBytes);
+        pages.get(digest_of(number), kOddPageBytes);
       }
     }
     EXPECT_GT(files.hits, 10u);
@@ -193,10 +193,10 @@ TEST_P(Faults, OfEveryThirdSystemCallGiveNoWrongByte) {
       store.reset();
       ASSERT_EQ(open(files, path, &store), KVC_OK) << kvc_last_error();
       Pages again(*store);
-      for (uint64_t i = 0; i < 10; ++i) again.get(digest_of(i), kBytes);
+      for (uint64_t i = 0; i < 10; ++i) again.get(digest_of(i), kOddPageBytes);
       EXPECT_EQ(again.wrong + pages.wrong, 0u);
       EXPECT_LE(store->stats().bytes, store->stats().capacity_bytes);
-      for (uint64_t i = 10; i < 20; ++i) EXPECT_EQ(again.put(digest_of(i), kBytes), KVC_PAGE_OK);
+      for (uint64_t i = 10; i < 20; ++i) EXPECT_EQ(again.put(digest_of(i), kOddPageBytes), KVC_PAGE_OK);
     }
   }
 }
@@ -214,9 +214,9 @@ TEST(SlabFaults, OfOneItemAreNotThoseOfItsNeighbours) {
         PageStorePtr store;
         ASSERT_EQ(slab(files, path, &store, true, false, engine), KVC_OK) << kvc_last_error();
         Pages pages(*store);
-        pages.put_many(0, kRoom, kBytes);
+        pages.put_many(0, kRoom, kOddPageBytes);
         files.set(fault, k);
-        const std::vector<int32_t> results = pages.put_many(100, kRoom, kBytes);  // each evicts one
+        const std::vector<int32_t> results = pages.put_many(100, kRoom, kOddPageBytes);  // each evicts one
         over = files.hits == 0;
         files.set(Fault::kNone, 0);
         size_t failed = 0;
@@ -228,7 +228,7 @@ TEST(SlabFaults, OfOneItemAreNotThoseOfItsNeighbours) {
         for (int round = 0; round < 2; ++round) {
           Pages again(*store);
           for (uint64_t i = 0; i < kRoom; ++i) {
-            const int32_t result = again.get(digest_of(100 + i), kBytes);
+            const int32_t result = again.get(digest_of(100 + i), kOddPageBytes);
             EXPECT_EQ(result, results[i] == KVC_PAGE_OK ? KVC_PAGE_OK : KVC_PAGE_MISS) << i;
           }
           EXPECT_EQ(again.wrong, 0u);

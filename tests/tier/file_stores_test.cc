@@ -11,9 +11,8 @@ namespace kvc {
 namespace {
 
 using test::digest_of;
+using test::kPageBytes;
 using test::Pages;
-
-constexpr size_t kBytes = test::kPageBytes;
 
 // A file system without locks; with `sync`, what has reached the disk.
 struct OtherFiles final : Files {
@@ -37,12 +36,12 @@ TEST(StoresOfFiles, SayThatAFileSystemHasNoLocks) {
   OtherFiles files;
   files.lock_error = -ENOLCK;
   PageStorePtr store;
-  EXPECT_EQ(open_slab_store(default_env(), files, test::slab_config(slab, 2, kBytes), &store),
+  EXPECT_EQ(open_slab_store(default_env(), files, test::slab_config(slab, 2, kPageBytes), &store),
             KVC_ERROR_DEVICE);
   EXPECT_NE(strstr(kvc_last_error(), "ENOLCK: its file system has no locks"), nullptr) << kvc_last_error();
   struct stat made;
   EXPECT_NE(stat(slab.c_str(), &made), 0) << "a slab that is refused has made nothing";
-  EXPECT_EQ(open_directory_store(default_env(), files, test::directory_config(pages, 2, kBytes), &store),
+  EXPECT_EQ(open_directory_store(default_env(), files, test::directory_config(pages, 2, kPageBytes), &store),
             KVC_ERROR_DEVICE);
   EXPECT_NE(strstr(kvc_last_error(), "ENOLCK: its file system has no locks"), nullptr) << kvc_last_error();
 }
@@ -55,13 +54,13 @@ TEST(StoresOfFiles, WithSyncHaveTheirNamesOnTheDisk) {
     ASSERT_EQ(symlink(real.c_str(), link.c_str()), 0);
     const std::string slab = (by_link ? link : real) + "/s", pages = (by_link ? link : real) + "/d/";
     OtherFiles files;
-    SlabConfig slab_config = test::slab_config(slab, 2, kBytes);
+    SlabConfig slab_config = test::slab_config(slab, 2, kPageBytes);
     slab_config.sync = true;
     PageStorePtr store;
     ASSERT_EQ(open_slab_store(default_env(), files, slab_config, &store), KVC_OK) << kvc_last_error();
     EXPECT_TRUE(files.has(slab) && files.has(real));
     files.synced.clear();
-    DirectoryConfig config = test::directory_config(pages, 2, kBytes);
+    DirectoryConfig config = test::directory_config(pages, 2, kPageBytes);
     config.sync = true;
     ASSERT_EQ(open_directory_store(default_env(), files, config, &store), KVC_OK) << kvc_last_error();
     EXPECT_TRUE(files.has(pages) && files.has(real));
@@ -73,12 +72,12 @@ TEST(StoresOfFiles, WithSyncHaveTheNamesOfSubfoldersOnTheDisk) {
   const test::Folder folder;
   const std::string path = folder / "d";
   OtherFiles files;
-  DirectoryConfig config = test::directory_config(path, 20, kBytes);
+  DirectoryConfig config = test::directory_config(path, 20, kPageBytes);
   config.sync = true;
   PageStorePtr store;
   ASSERT_EQ(open_directory_store(default_env(), files, config, &store), KVC_OK) << kvc_last_error();
   const PageStorePtr peer = test::open_directory(path, 20);
-  ASSERT_EQ(Pages(*peer).put(digest_of(0), kBytes), KVC_PAGE_OK);
+  ASSERT_EQ(Pages(*peer).put(digest_of(0), kPageBytes), KVC_PAGE_OK);
   std::vector<uint64_t> same;  // that share the subfolder
   for (uint64_t i = 1; same.size() < 3; ++i)
     if (page_path(test::kFingerprint, digest_of(i)).subfolder() ==
@@ -87,18 +86,18 @@ TEST(StoresOfFiles, WithSyncHaveTheNamesOfSubfoldersOnTheDisk) {
   Pages pages(*store);
   files.synced.clear();
   files.sync_error = -EIO;
-  EXPECT_EQ(pages.put(digest_of(same[0]), kBytes), KVC_PAGE_FAILED);
+  EXPECT_EQ(pages.put(digest_of(same[0]), kPageBytes), KVC_PAGE_FAILED);
   files.sync_error = 0;
   files.synced.clear();
-  EXPECT_EQ(pages.put(digest_of(same[1]), kBytes), KVC_PAGE_OK);
+  EXPECT_EQ(pages.put(digest_of(same[1]), kPageBytes), KVC_PAGE_OK);
   EXPECT_TRUE(files.has(path)) << "which has the name of the subfolder";
   files.synced.clear();
-  EXPECT_EQ(pages.put(digest_of(same[2]), kBytes), KVC_PAGE_OK);
+  EXPECT_EQ(pages.put(digest_of(same[2]), kPageBytes), KVC_PAGE_OK);
   EXPECT_FALSE(files.has(path)) << "once is enough";
   ASSERT_NE(std::filesystem::remove_all(path + "/" + page_path(test::kFingerprint, digest_of(0)).text[0] +
                                         page_path(test::kFingerprint, digest_of(0)).text[1]),
             0u);
-  EXPECT_EQ(pages.put(digest_of(same[2]), kBytes), KVC_PAGE_OK);
+  EXPECT_EQ(pages.put(digest_of(same[2]), kPageBytes), KVC_PAGE_OK);
   EXPECT_TRUE(files.has(path)) << "a new one";
 }
 
@@ -120,31 +119,31 @@ TEST(StoresOfFiles, LeaveTheDiskWhatOthersKeep) {
   SharedDisk files;
   files.path = folder / "d";
   files.sectors = 20;  // of two a page
-  DirectoryConfig config = test::directory_config(files.path, 100, kBytes);
+  DirectoryConfig config = test::directory_config(files.path, 100, kPageBytes);
   config.keep_free = 8 * 4096;
   PageStorePtr store;
   ASSERT_EQ(open_directory_store(default_env(), files, config, &store), KVC_OK) << kvc_last_error();
   Pages pages(*store);
   uint64_t free = 0;
   for (uint64_t i = 0; i < 30; ++i) {
-    ASSERT_EQ(pages.put(digest_of(i), kBytes), KVC_PAGE_OK) << i;
+    ASSERT_EQ(pages.put(digest_of(i), kPageBytes), KVC_PAGE_OK) << i;
     files.free_bytes(0, &free);
     ASSERT_GE(free, config.keep_free);
   }
   EXPECT_EQ(store->stats().pages, 6u);
   files.sectors = 12;  // others take eight more
-  EXPECT_EQ(pages.put(digest_of(30), kBytes), KVC_PAGE_OK);
+  EXPECT_EQ(pages.put(digest_of(30), kPageBytes), KVC_PAGE_OK);
   files.free_bytes(0, &free);
   EXPECT_GE(free, config.keep_free);
   EXPECT_EQ(store->stats().pages, 2u);
   files.sectors = 4;
-  EXPECT_EQ(pages.put(digest_of(31), kBytes), KVC_PAGE_NO_SPACE);
+  EXPECT_EQ(pages.put(digest_of(31), kPageBytes), KVC_PAGE_NO_SPACE);
   EXPECT_EQ(store->stats().pages, 0u);
   files.sectors = 20;
-  EXPECT_EQ(pages.put(digest_of(31), kBytes), KVC_PAGE_OK);
+  EXPECT_EQ(pages.put(digest_of(31), kPageBytes), KVC_PAGE_OK);
 
   const std::string path = folder / "s";
-  SlabConfig slab = test::slab_config(path, 4, kBytes);
+  SlabConfig slab = test::slab_config(path, 4, kPageBytes);
   slab.keep_free = 8 * 4096;
   files.sectors = 8 + slab.bytes / 4096 - 2;
   EXPECT_EQ(open_slab_store(default_env(), files, slab, &store), KVC_ERROR_LIMIT);
@@ -154,9 +153,9 @@ TEST(StoresOfFiles, LeaveTheDiskWhatOthersKeep) {
   store.reset();
   files.sectors = 0;
   EXPECT_EQ(open_slab_store(default_env(), files, slab, &store), KVC_OK) << "it has its bytes";
-  EXPECT_EQ(Pages(*store).put(digest_of(1), kBytes), KVC_PAGE_OK);
+  EXPECT_EQ(Pages(*store).put(digest_of(1), kPageBytes), KVC_PAGE_OK);
   store.reset();
-  SlabConfig other = test::slab_config(path, 3, kBytes);
+  SlabConfig other = test::slab_config(path, 3, kPageBytes);
   other.keep_free = slab.keep_free;
   other.replaces = true;
   EXPECT_EQ(open_slab_store(default_env(), files, other, &store), KVC_ERROR_LIMIT);

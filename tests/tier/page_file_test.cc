@@ -24,7 +24,7 @@ kvc_status describe(const std::string& path, bool validate, kvc_page_file_info* 
   return describe_page_file(system_files(), path.c_str(), validate, info);
 }
 
-void flip(const std::string& path, uint64_t offset) {
+void flip_byte(const std::string& path, uint64_t offset) {
   std::fstream file(path, std::ios::binary | std::ios::in | std::ios::out);
   file.seekg(static_cast<std::streamoff>(offset));
   const int byte = file.get();
@@ -80,13 +80,13 @@ TEST(PageFile, CountsWhatIsDamagedInASlab) {
   SlabHeader slab;
   std::ifstream(path, std::ios::binary).read(reinterpret_cast<char*>(&slab), sizeof slab);
   kvc_page_file_info info;
-  flip(path, slab.payloads_at + 2 * slab.stride + 4999);
+  flip_byte(path, slab.payloads_at + 2 * slab.stride + 4999);
   ASSERT_EQ(describe(path, false, &info), KVC_OK);
   EXPECT_EQ(info.num_pages, 7u);
   EXPECT_EQ(info.bad_pages, 0u) << "payloads were not to be read";
   ASSERT_EQ(describe(path, true, &info), KVC_OK);
   EXPECT_EQ(info.bad_pages, 1u);
-  flip(path, slab.headers_at + 5 * sizeof(RecordHeader) + 9);
+  flip_byte(path, slab.headers_at + 5 * sizeof(RecordHeader) + 9);
   ASSERT_EQ(describe(path, true, &info), KVC_OK);
   EXPECT_EQ(info.num_pages, 6u);
   EXPECT_EQ(info.bad_headers, 1u);
@@ -112,7 +112,7 @@ TEST(PageFile, CountsWhatIsDamagedInASlab) {
   EXPECT_EQ(open_slab_store(default_env(), system_files(), test::slab_config(path, 10, 5000), &store), KVC_OK)
       << kvc_last_error();
   store.reset();
-  flip(path, offsetof(SlabHeader, page_bytes));
+  flip_byte(path, offsetof(SlabHeader, page_bytes));
   EXPECT_EQ(describe(path, false, &info), KVC_ERROR_CORRUPT);
 }
 
@@ -166,7 +166,7 @@ TEST_F(PageFileOfSeveral, FingerprintsIsReadByEach) {
   EXPECT_EQ(std::memcmp(info.fingerprint, kNone, 32), 0) << "it has several";
   SlabHeader slab;
   std::ifstream(path_, std::ios::binary).read(reinterpret_cast<char*>(&slab), sizeof slab);
-  flip(path_, slab.payloads_at + 5 * slab.stride);
+  flip_byte(path_, slab.payloads_at + 5 * slab.stride);
   EXPECT_EQ(parts(true, &bad), all);
   EXPECT_EQ(bad, 1u);
 }
@@ -221,10 +221,10 @@ TEST(PageFile, ReadsAPageOfAFolder) {
   EXPECT_EQ(info.num_pages, 1u);
   EXPECT_EQ(info.bad_pages, 0u);
   EXPECT_EQ(std::memcmp(info.key, digest_of(7).bytes, 32), 0);
-  flip(file, info.file_bytes - 1);
+  flip_byte(file, info.file_bytes - 1);
   ASSERT_EQ(describe(file, true, &info), KVC_OK);
   EXPECT_EQ(info.bad_pages, 1u);
-  flip(file, 20);
+  flip_byte(file, 20);
   EXPECT_EQ(describe(file, true, &info), KVC_ERROR_CORRUPT);
 }
 

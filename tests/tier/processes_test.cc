@@ -20,10 +20,10 @@ namespace {
 using test::digest_of;
 using test::Fault;
 using test::FaultyFiles;
+using test::kOddPageBytes;
 using test::Pages;
 
-constexpr size_t kBytes = 4096 + 200;
-constexpr uint64_t kRoom = 8;
+constexpr uint64_t kSharedRoom = 8;
 // Each fork copies the shadow memory of the address sanitizer.
 #if defined(__SANITIZE_ADDRESS__)
 constexpr uint64_t kSparser = 5;
@@ -41,30 +41,31 @@ struct KilledKind {
 const KilledKind kKilledKinds[] = {
     {"Slab", true, 1,
      [](Files& files, const std::string& path, PageStorePtr* out) {
-       return open_slab_store(default_env(), files, test::slab_config(path, kRoom, kBytes), out);
+       return open_slab_store(default_env(), files, test::slab_config(path, kSharedRoom, kOddPageBytes), out);
      }},
     {"SlabDirect", true, 1,
      [](Files& files, const std::string& path, PageStorePtr* out) {
-       SlabConfig config = test::slab_config(path, kRoom, kBytes);
+       SlabConfig config = test::slab_config(path, kSharedRoom, kOddPageBytes);
        config.direct = true;
        return open_slab_store(default_env(), files, config, out);
      }},
     {"SlabEngine", true, 4,
      [](Files& files, const std::string& path, PageStorePtr* out) {
-       SlabConfig config = test::slab_config(path, kRoom, kBytes);
+       SlabConfig config = test::slab_config(path, kSharedRoom, kOddPageBytes);
        config.io = SlabConfig::Io::kEngine, config.engine = test::test_engine(files);
        return open_slab_store(default_env(), files, config, out);
      }},
     {"SlabUring", true, 4,
      [](Files& files, const std::string& path, PageStorePtr* out) {
-       SlabConfig config = test::slab_config(path, kRoom, kBytes);
+       SlabConfig config = test::slab_config(path, kSharedRoom, kOddPageBytes);
        config.direct = true;
        config.io = SlabConfig::Io::kAuto, config.engine = test::uring();
        return open_slab_store(default_env(), files, config, out);
      }},
     {"Directory", false, 1,
      [](Files& files, const std::string& path, PageStorePtr* out) {
-       return open_directory_store(default_env(), files, test::directory_config(path, kRoom, kBytes), out);
+       return open_directory_store(default_env(), files,
+                                   test::directory_config(path, kSharedRoom, kOddPageBytes), out);
      }},
 };
 
@@ -94,11 +95,11 @@ class Killed : public testing::TestWithParam<KilledKind> {
     const size_t group = GetParam().group;
     for (uint64_t done = 0; done < count; done += group) {
       progress_->going = done + group;
-      for (const int32_t result : pages.put_many(first + done, group, kBytes))
+      for (const int32_t result : pages.put_many(first + done, group, kOddPageBytes))
         if (result != KVC_PAGE_OK) _exit(4);
       progress_->puts = done + group;
       for (uint64_t i = done; i < done + group; ++i) {
-        if (pages.get(digest_of(first + i), kBytes) != KVC_PAGE_OK) _exit(5);
+        if (pages.get(digest_of(first + i), kOddPageBytes) != KVC_PAGE_OK) _exit(5);
         if (i % 4 != 3) continue;
         if (pages.remove(digest_of(first + i)) != KVC_PAGE_OK) _exit(6);
         progress_->removes = i + 1;
@@ -107,18 +108,18 @@ class Killed : public testing::TestWithParam<KilledKind> {
     _exit(0);
   }
 
-  // What must be there after a child was killed; kRoom pages are, but the oldest.
+  // What must be there after a child was killed; kSharedRoom pages are, but the oldest.
   void check(const std::string& path, uint64_t first) {
     PageStorePtr store;
     ASSERT_EQ(GetParam().open(system_files(), path, &store), KVC_OK) << kvc_last_error();
     Pages pages(*store);
-    EXPECT_LE(store->stats().pages, kRoom);
+    EXPECT_LE(store->stats().pages, kSharedRoom);
     EXPECT_LE(store->stats().bytes, store->stats().capacity_bytes);
     // The latest ones that had ended must be there: the child may have evicted for the one it was writing,
     // and a folder evicts by a clock of some milliseconds.
     const uint64_t puts = progress_->puts;
     for (uint64_t i = 0; i < progress_->going + 4; ++i) {
-      const int32_t result = pages.get(digest_of(first + i), kBytes);
+      const int32_t result = pages.get(digest_of(first + i), kOddPageBytes);
       if (i % 4 == 3 && i < progress_->removes) {
         EXPECT_EQ(result, KVC_PAGE_MISS) << "removed";
       } else if (i % 4 != 3 && i < puts && i + 5 > puts && GetParam().keeps_order) {
@@ -128,9 +129,9 @@ class Killed : public testing::TestWithParam<KilledKind> {
       }
     }
     ASSERT_EQ(pages.wrong, 0u);
-    for (uint64_t i = 0; i < kRoom; ++i) {
-      EXPECT_EQ(pages.put(digest_of(1u << 20 | i), kBytes), KVC_PAGE_OK);
-      EXPECT_EQ(pages.get(digest_of(1u << 20 | i), kBytes), KVC_PAGE_OK);
+    for (uint64_t i = 0; i < kSharedRoom; ++i) {
+      EXPECT_EQ(pages.put(digest_of(1u << 20 | i), kOddPageBytes), KVC_PAGE_OK);
+      EXPECT_EQ(pages.get(digest_of(1u << 20 | i), kOddPageBytes), KVC_PAGE_OK);
     }
   }
 
@@ -243,10 +244,10 @@ TEST(Processes, AChildThatAnEngineHasForkedKeepsNoLockOfIt) {
     const test::Folder folder;
     const std::string path = folder / "store";
     const auto open = [&](PageStorePtr* out) {
-      return is_slab
-                 ? open_slab_store(default_env(), system_files(), test::slab_config(path, kRoom, kBytes), out)
-                 : open_directory_store(default_env(), system_files(),
-                                        test::directory_config(path, kRoom, kBytes), out);
+      return is_slab ? open_slab_store(default_env(), system_files(),
+                                       test::slab_config(path, kSharedRoom, kOddPageBytes), out)
+                     : open_directory_store(default_env(), system_files(),
+                                            test::directory_config(path, kSharedRoom, kOddPageBytes), out);
     };
     auto* const helper = static_cast<std::atomic<pid_t>*>(
         mmap(nullptr, sizeof(pid_t), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
@@ -264,7 +265,7 @@ TEST(Processes, AChildThatAnEngineHasForkedKeepsNoLockOfIt) {
     PageStorePtr store;
     EXPECT_EQ(open(&store), KVC_OK) << kvc_last_error();
     if (store != nullptr) {
-      EXPECT_EQ(Pages(*store).put(digest_of(1), kBytes), KVC_PAGE_OK);
+      EXPECT_EQ(Pages(*store).put(digest_of(1), kOddPageBytes), KVC_PAGE_OK);
     }
     if (!is_slab) {
       EXPECT_TRUE(test::HeldFolder(path).has_all()) << "the child has a lock";
@@ -281,8 +282,9 @@ TEST(Processes, OneThatIsStoppedWithTheFolderHoldsUpNobody) {
   const std::string path = folder / "pages";
   const std::string url = "dir:" + path + "?bytes=64KiB";
   const auto open = [&](std::unique_ptr<Tier>* tier) {
-    ASSERT_EQ(open_tier(default_env(), system_files(), url.c_str(), {test::kFingerprint, kBytes}, {}, tier),
-              KVC_OK)
+    ASSERT_EQ(
+        open_tier(default_env(), system_files(), url.c_str(), {test::kFingerprint, kOddPageBytes}, {}, tier),
+        KVC_OK)
         << kvc_last_error();
   };
   std::unique_ptr<Tier> tier;
@@ -290,12 +292,12 @@ TEST(Processes, OneThatIsStoppedWithTheFolderHoldsUpNobody) {
   const pid_t peer = fork_working([&] { lock_folder(path); });
   ASSERT_EQ(kill(peer, SIGSTOP), 0);
   std::vector<kvc_tier_item> items(8);
-  std::vector<char> data(items.size() * kBytes);
+  std::vector<char> data(items.size() * kOddPageBytes);
   const auto run = [&](TierJobKind kind, uint64_t first) {
     for (size_t i = 0; i < items.size(); ++i) {
       items[i] = {};
       set_key(&items[i], digest_of(first + i));
-      items[i].data = data.data() + i * kBytes, items[i].bytes = kBytes;
+      items[i].data = data.data() + i * kOddPageBytes, items[i].bytes = kOddPageBytes;
     }
     TierJob job = {};
     job.kind = kind, job.items = items.data(), job.num_items = items.size();
@@ -328,7 +330,7 @@ TEST(Processes, OneThatIsStoppedWithTheFolderHoldsUpNobody) {
 TEST(Processes, ShareAFolderAndItsRoom) {
   const test::Folder folder;
   const std::string path = folder / "pages";
-  const DirectoryConfig config = test::directory_config(path, 20, kBytes);
+  const DirectoryConfig config = test::directory_config(path, 20, kOddPageBytes);
   constexpr int kProcesses = 4;
   pid_t children[kProcesses];
   for (int p = 0; p < kProcesses; ++p) {
@@ -341,8 +343,8 @@ TEST(Processes, ShareAFolderAndItsRoom) {
     for (int i = 0; i < 500; ++i) {
       const Digest256 key = digest_of(random() % 40);
       const int32_t result = random() % 8 == 0   ? pages.remove(key)
-                             : random() % 2 == 0 ? pages.get(key, kBytes)
-                                                 : pages.put(key, kBytes);
+                             : random() % 2 == 0 ? pages.get(key, kOddPageBytes)
+                                                 : pages.put(key, kOddPageBytes);
       if (result != KVC_PAGE_OK && result != KVC_PAGE_MISS) _exit(4);
     }
     _exit(pages.wrong == 0 ? 0 : 5);

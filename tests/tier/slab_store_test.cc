@@ -18,31 +18,30 @@ namespace {
 
 using test::digest_of;
 using test::flip;
+using test::kPageBytes;
 using test::open_slab;
 using test::Pages;
-
-constexpr size_t kBytes = test::kPageBytes;
 
 TEST(SlabStore, KeepsPagesInOrderWhenItIsOpenedAgain) {
   for (const bool direct : {false, true}) {
     const test::Folder folder;
     {
-      const PageStorePtr store = open_slab(folder / "s", 4, kBytes, direct);
-      for (uint64_t i = 0; i < 6; ++i) Pages(*store).put(digest_of(i), kBytes);
+      const PageStorePtr store = open_slab(folder / "s", 4, kPageBytes, direct);
+      for (uint64_t i = 0; i < 6; ++i) Pages(*store).put(digest_of(i), kPageBytes);
       Pages(*store).remove(digest_of(4));
     }
     const uint64_t size = std::filesystem::file_size(folder / "s");
-    const PageStorePtr store = open_slab(folder / "s", 4, kBytes, direct);
+    const PageStorePtr store = open_slab(folder / "s", 4, kPageBytes, direct);
     Pages pages(*store);
     EXPECT_EQ(store->stats().recovered, 3u);
     EXPECT_EQ(pages.exists(digest_of(4)), KVC_PAGE_MISS);
     for (const uint64_t i : {2u, 3u, 5u}) EXPECT_EQ(pages.exists(digest_of(i)), KVC_PAGE_OK);
-    pages.put(digest_of(6), kBytes);
-    pages.put(digest_of(7), kBytes);  // evicts the oldest
+    pages.put(digest_of(6), kPageBytes);
+    pages.put(digest_of(7), kPageBytes);  // evicts the oldest
     EXPECT_EQ(pages.exists(digest_of(2)), KVC_PAGE_MISS);
-    for (const uint64_t i : {3u, 5u, 6u, 7u}) EXPECT_EQ(pages.get(digest_of(i), kBytes), KVC_PAGE_OK);
+    for (const uint64_t i : {3u, 5u, 6u, 7u}) EXPECT_EQ(pages.get(digest_of(i), kPageBytes), KVC_PAGE_OK);
     EXPECT_EQ(std::filesystem::file_size(folder / "s"), size) << "it never grows";
-    EXPECT_LE(size, test::slab_config("", 4, kBytes).bytes);
+    EXPECT_LE(size, test::slab_config("", 4, kPageBytes).bytes);
   }
 }
 
@@ -70,7 +69,7 @@ TEST(SlabStore, EachFlippedBitOfAHeaderOrPayloadIsAMiss) {
 }
 
 // Between the making of a file and its lock somebody else opens it.
-struct OvertakenFiles final : Files {
+struct OvertakenLock final : Files {
   std::function<void()> before_lock;
   int lock(int file) override {
     if (before_lock) std::exchange(before_lock, nullptr)();
@@ -81,12 +80,12 @@ struct OvertakenFiles final : Files {
 TEST(SlabStore, WhoIsOvertakenLeavesTheFileToTheOther) {
   const test::Folder folder;
   const std::string path = folder / "s";
-  const SlabConfig config = test::slab_config(path, 4, kBytes);
+  const SlabConfig config = test::slab_config(path, 4, kPageBytes);
   PageStorePtr winner, loser;
-  OvertakenFiles files;
+  OvertakenLock files;
   files.before_lock = [&] {
     winner = open_slab(path, 4);
-    EXPECT_EQ(Pages(*winner).put(digest_of(1), kBytes), KVC_PAGE_OK);
+    EXPECT_EQ(Pages(*winner).put(digest_of(1), kPageBytes), KVC_PAGE_OK);
   };
   EXPECT_EQ(open_slab_store(default_env(), files, config, &loser), KVC_ERROR_BUSY);
   ASSERT_NE(winner, nullptr);
@@ -98,15 +97,15 @@ TEST(SlabStore, WhoIsOvertakenLeavesTheFileToTheOther) {
 TEST(SlabStore, ARefusalMakesAndChangesNothing) {
   const test::Folder folder;
   const std::string path = folder / "s";
-  const SlabConfig first = test::slab_config(path, 4, kBytes);
-  SlabConfig other = test::slab_config(path, 8, 2 * kBytes);
+  const SlabConfig first = test::slab_config(path, 4, kPageBytes);
+  SlabConfig other = test::slab_config(path, 8, 2 * kPageBytes);
   other.replaces = true;
   Env poor = default_env();
   poor.allocate = [](void*, size_t, size_t) -> void* { return nullptr; };
   for (const bool is_there : {false, true}) {
     if (is_there) {
       const PageStorePtr store = open_slab(path, 4);
-      ASSERT_EQ(Pages(*store).put(digest_of(1), kBytes), KVC_PAGE_OK);
+      ASSERT_EQ(Pages(*store).put(digest_of(1), kPageBytes), KVC_PAGE_OK);
     }
     PageStorePtr store;
     EXPECT_EQ(open_slab_store(poor, system_files(), other, &store), KVC_ERROR_OUT_OF_MEMORY);
@@ -121,7 +120,7 @@ TEST(SlabStore, ARefusalMakesAndChangesNothing) {
     EXPECT_EQ(std::filesystem::exists(path), is_there);
     if (!is_there) continue;
     ASSERT_EQ(open_slab_store(default_env(), system_files(), first, &store), KVC_OK) << kvc_last_error();
-    EXPECT_EQ(Pages(*store).get(digest_of(1), kBytes), KVC_PAGE_OK);
+    EXPECT_EQ(Pages(*store).get(digest_of(1), kPageBytes), KVC_PAGE_OK);
   }
 }
 
@@ -137,13 +136,13 @@ TEST(SlabStore, IsReservedThroughSignals) {
   } files;
   const test::Folder folder;
   const std::string path = folder / "s";
-  const SlabConfig config = test::slab_config(path, 200, kBytes);
+  const SlabConfig config = test::slab_config(path, 200, kPageBytes);
   ASSERT_GT(config.bytes, 10 * files.most);
   PageStorePtr store;
   ASSERT_EQ(open_slab_store(default_env(), files, config, &store), KVC_OK) << kvc_last_error();
   struct stat status;
   ASSERT_EQ(stat(path.c_str(), &status), 0);
-  const uint64_t bytes = make_slab(config.bytes, kBytes).bytes;
+  const uint64_t bytes = make_slab(config.bytes, kPageBytes).bytes;
   EXPECT_EQ(static_cast<uint64_t>(status.st_size), bytes);
   EXPECT_GE(static_cast<uint64_t>(status.st_blocks) * 512, bytes);
 }
@@ -160,7 +159,7 @@ struct LosingFiles final : Files {
     return file;
   }
   int64_t write(int file, const void* data, size_t size, uint64_t offset) override {
-    if (size >= kBytes && std::exchange(loses, false)) ++lost;
+    if (size >= kPageBytes && std::exchange(loses, false)) ++lost;
     return Files::write(file, data, size, offset);
   }
   int sync(int file) override {
@@ -173,15 +172,15 @@ TEST(SlabStore, TellsEachThreadWhatTheDiskHasLost) {
   const test::Folder folder;
   const std::string path = folder / "s";
   LosingFiles files;
-  SlabConfig config = test::slab_config(path, 4, kBytes);
+  SlabConfig config = test::slab_config(path, 4, kPageBytes);
   config.sync = true;
   config.workers = 2;
   PageStorePtr store;
   ASSERT_EQ(open_slab_store(default_env(), files, config, &store), KVC_OK) << kvc_last_error();
   const auto put = [&](uint32_t worker, uint64_t number) {
-    std::vector<char> page = test::page_of(digest_of(number), kBytes);
+    std::vector<char> page = test::page_of(digest_of(number), kPageBytes);
     kvc_tier_item item = {};
-    set_key(&item, digest_of(number)), item.data = page.data(), item.bytes = kBytes;
+    set_key(&item, digest_of(number)), item.data = page.data(), item.bytes = kPageBytes;
     store->put({0, 0, worker}, &item, 1);
     return item.result;
   };
@@ -197,18 +196,18 @@ TEST(SlabStore, RefusesWhatIsNotItsOwn) {
   const test::Folder folder;
   const std::string path = folder / "s";
   PageStorePtr store = open_slab(path, 2), other;
-  SlabConfig config = test::slab_config(path, 2, kBytes);
+  SlabConfig config = test::slab_config(path, 2, kPageBytes);
   const auto open = [&] { return open_slab_store(default_env(), system_files(), config, &other); };
   EXPECT_EQ(open(), KVC_ERROR_BUSY) << "in use";
   store.reset();
-  config = test::slab_config(path, 3, kBytes);
+  config = test::slab_config(path, 3, kPageBytes);
   EXPECT_EQ(open(), KVC_ERROR_INVALID_ARGUMENT);
   EXPECT_NE(strstr(kvc_last_error(), "sizes do not change"), nullptr);
-  config = test::slab_config(path, 2, kBytes + 1);
+  config = test::slab_config(path, 2, kPageBytes + 1);
   EXPECT_EQ(open(), KVC_ERROR_INVALID_ARGUMENT);
   EXPECT_NE(strstr(kvc_last_error(), "pages of at most 5000 bytes, not of 5001"), nullptr)
       << kvc_last_error();
-  config = test::slab_config(path, 2, kBytes);
+  config = test::slab_config(path, 2, kPageBytes);
   for (uint64_t bit = 0; bit < 8 * 128; ++bit) {  // each bit of its description
     flip(path, bit);
     EXPECT_NE(open(), KVC_OK) << bit;
@@ -244,13 +243,14 @@ TEST(SlabStore, ReplacesASlabThatDoesNotMatchIfItIsAskedTo) {
     store.reset();
     return open_slab_store(default_env(), system_files(), config, &store);
   };
-  SlabConfig config = test::slab_config(path, 2, kBytes);
+  SlabConfig config = test::slab_config(path, 2, kPageBytes);
   config.replaces = true;
   ASSERT_EQ(open(config), KVC_OK) << kvc_last_error();
-  ASSERT_EQ(Pages(*store).put(digest_of(1), kBytes), KVC_PAGE_OK);
+  ASSERT_EQ(Pages(*store).put(digest_of(1), kPageBytes), KVC_PAGE_OK);
   ASSERT_EQ(open(config), KVC_OK);
   EXPECT_EQ(store->stats().recovered, 1u) << "it matches";
-  SlabConfig other = test::slab_config(path, 2, 2 * kBytes), larger = test::slab_config(path, 5, 3 * kBytes);
+  SlabConfig other = test::slab_config(path, 2, 2 * kPageBytes),
+             larger = test::slab_config(path, 5, 3 * kPageBytes);
   other.replaces = larger.replaces = true;
   for (const SlabConfig& next : {other, larger, config}) {
     PageStorePtr second;
@@ -262,9 +262,9 @@ TEST(SlabStore, ReplacesASlabThatDoesNotMatchIfItIsAskedTo) {
     ASSERT_EQ(open(next), KVC_OK) << kvc_last_error();
     EXPECT_EQ(store->stats().recovered, 0u);
     Pages pages(*store);
-    EXPECT_EQ(pages.get(digest_of(1), kBytes), KVC_PAGE_MISS);
-    EXPECT_EQ(pages.put(digest_of(1), kBytes), KVC_PAGE_OK);
-    EXPECT_EQ(pages.get(digest_of(1), kBytes), KVC_PAGE_OK);
+    EXPECT_EQ(pages.get(digest_of(1), kPageBytes), KVC_PAGE_MISS);
+    EXPECT_EQ(pages.put(digest_of(1), kPageBytes), KVC_PAGE_OK);
+    EXPECT_EQ(pages.get(digest_of(1), kPageBytes), KVC_PAGE_OK);
     EXPECT_EQ(std::filesystem::file_size(path), make_slab(next.bytes, next.page_bytes).bytes);
   }
   for (uint64_t k = 0; k < 20; ++k) {  // each system call fails
@@ -280,7 +280,7 @@ TEST(SlabStore, ReplacesASlabThatDoesNotMatchIfItIsAskedTo) {
     broken.reset();
     ASSERT_EQ(open(next), KVC_OK) << kvc_last_error();
     EXPECT_EQ(store->stats().recovered, 0u);
-    EXPECT_EQ(Pages(*store).put(digest_of(1), kBytes), KVC_PAGE_OK);
+    EXPECT_EQ(Pages(*store).put(digest_of(1), kPageBytes), KVC_PAGE_OK);
   }
   const std::string text = folder / "text";
   FILE* file = fopen(text.c_str(), "w");
@@ -296,9 +296,9 @@ TEST(SlabStore, KeepsThePagesOfOtherFingerprintsUntilTheyGiveWay) {
   const test::Folder folder;
   const std::string path = folder / "s";
   PageStorePtr store;
-  const auto open = [&](uint64_t fingerprint, uint64_t page_bytes = kBytes) {
+  const auto open = [&](uint64_t fingerprint, uint64_t page_bytes = kPageBytes) {
     store.reset();
-    SlabConfig config = test::slab_config(path, 8, kBytes);
+    SlabConfig config = test::slab_config(path, 8, kPageBytes);
     config.page_bytes = page_bytes;
     config.fingerprint = digest_of(1000 + fingerprint);
     ASSERT_EQ(open_slab_store(default_env(), system_files(), config, &store), KVC_OK) << kvc_last_error();
@@ -310,9 +310,9 @@ TEST(SlabStore, KeepsThePagesOfOtherFingerprintsUntilTheyGiveWay) {
     // The same keys, and other bytes: their sizes.
     for (uint64_t i = 0; i < 3; ++i) {
       EXPECT_EQ(Pages(*store).exists(digest_of(i)), KVC_PAGE_MISS) << "that of another one";
-      EXPECT_EQ(Pages(*store).get(digest_of(i), kBytes), KVC_PAGE_MISS);
+      EXPECT_EQ(Pages(*store).get(digest_of(i), kPageBytes), KVC_PAGE_MISS);
       EXPECT_EQ(Pages(*store).remove(digest_of(i)), KVC_PAGE_MISS);
-      ASSERT_EQ(Pages(*store).put(digest_of(i), kBytes - of), KVC_PAGE_OK);
+      ASSERT_EQ(Pages(*store).put(digest_of(i), kPageBytes - of), KVC_PAGE_OK);
     }
   }
   for (uint64_t round = 0; round < 4; ++round) {
@@ -320,17 +320,17 @@ TEST(SlabStore, KeepsThePagesOfOtherFingerprintsUntilTheyGiveWay) {
     open(of, 100);
     EXPECT_EQ(store->stats().recovered, 3u);
     EXPECT_EQ(store->stats().pages, 6u);
-    for (uint64_t i = 0; i < 3; ++i) EXPECT_EQ(Pages(*store).get(digest_of(i), kBytes - of), KVC_PAGE_OK);
+    for (uint64_t i = 0; i < 3; ++i) EXPECT_EQ(Pages(*store).get(digest_of(i), kPageBytes - of), KVC_PAGE_OK);
   }
   // What is new takes the places of the oldest, whosever they are: those of the first one.
-  for (uint64_t i = 10; i < 15; ++i) ASSERT_EQ(Pages(*store).put(digest_of(i), kBytes), KVC_PAGE_OK);
+  for (uint64_t i = 10; i < 15; ++i) ASSERT_EQ(Pages(*store).put(digest_of(i), kPageBytes), KVC_PAGE_OK);
   EXPECT_EQ(store->stats().evictions, 3u);
   open(0);
   EXPECT_EQ(store->stats().recovered, 0u);
   EXPECT_EQ(store->stats().pages, 8u);
   open(1);
   EXPECT_EQ(store->stats().recovered, 8u);
-  for (uint64_t i = 10; i < 15; ++i) EXPECT_EQ(Pages(*store).get(digest_of(i), kBytes), KVC_PAGE_OK);
+  for (uint64_t i = 10; i < 15; ++i) EXPECT_EQ(Pages(*store).get(digest_of(i), kPageBytes), KVC_PAGE_OK);
 }
 
 // What an allocator has given, and the most of it at a time.
@@ -390,12 +390,12 @@ TEST(SlabStore, WithoutDirectIoGoesThroughThePageCache) {
     files.when_opened = when_opened;
     const test::Folder folder;
     const std::string path = folder / "s";
-    SlabConfig config = test::slab_config(path, 2, kBytes);
+    SlabConfig config = test::slab_config(path, 2, kPageBytes);
     config.direct = true;
     PageStorePtr store;
     ASSERT_EQ(open_slab_store(default_env(), files, config, &store), KVC_OK) << kvc_last_error();
-    EXPECT_EQ(Pages(*store).put(digest_of(1), kBytes), KVC_PAGE_OK);
-    EXPECT_EQ(Pages(*store).get(digest_of(1), kBytes), KVC_PAGE_OK);
+    EXPECT_EQ(Pages(*store).put(digest_of(1), kPageBytes), KVC_PAGE_OK);
+    EXPECT_EQ(Pages(*store).get(digest_of(1), kPageBytes), KVC_PAGE_OK);
     EXPECT_GE(store->stats().fallbacks, 1u);
     EXPECT_EQ(store->stats().failures, 0u);
   }
@@ -408,12 +408,12 @@ TEST(SlabStore, RefusesAFileThatOthersMayWriteTo) {
   store.reset();
   for (const mode_t mode : {0660, 0602}) {
     ASSERT_EQ(chmod(path.c_str(), mode), 0);
-    EXPECT_EQ(open_slab_store(default_env(), system_files(), test::slab_config(path, 2, kBytes), &store),
+    EXPECT_EQ(open_slab_store(default_env(), system_files(), test::slab_config(path, 2, kPageBytes), &store),
               KVC_ERROR_INVALID_ARGUMENT);
     EXPECT_NE(strstr(kvc_last_error(), "chmod go-w"), nullptr) << kvc_last_error();
   }
   ASSERT_EQ(chmod(path.c_str(), 0644), 0);
-  EXPECT_EQ(open_slab_store(default_env(), system_files(), test::slab_config(path, 2, kBytes), &store),
+  EXPECT_EQ(open_slab_store(default_env(), system_files(), test::slab_config(path, 2, kPageBytes), &store),
             KVC_OK);
 }
 

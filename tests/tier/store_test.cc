@@ -14,13 +14,12 @@ namespace kvc {
 namespace {
 
 using test::digest_of;
+using test::kPageBytes;
 using test::open_directory;
 using test::open_memory;
 using test::open_slab;
 using test::page_of;
 using test::Pages;
-
-constexpr size_t kBytes = test::kPageBytes;
 
 // A store of each kind, with room for `pages` pages.
 struct Kind {
@@ -33,7 +32,7 @@ const Kind kKinds[] = {
     {"Memory", true, [](const test::Folder&, uint64_t pages) { return open_memory(pages); }},
     {"Slab", true, [](const test::Folder& at, uint64_t pages) { return open_slab(at / "s", pages); }},
     {"SlabDirect", true,
-     [](const test::Folder& at, uint64_t pages) { return open_slab(at / "s", pages, kBytes, true); }},
+     [](const test::Folder& at, uint64_t pages) { return open_slab(at / "s", pages, kPageBytes, true); }},
     {"Directory", false,
      [](const test::Folder& at, uint64_t pages) { return open_directory(at / "d", pages); }},
 };
@@ -49,7 +48,7 @@ class SlotStores : public Store {};
 TEST_P(Store, GivesBackWhatWasPut) {
   const PageStorePtr store = open(16);
   Pages pages(*store);
-  const size_t sizes[] = {1, 7, 64, 4095, 4096, 4097, kBytes};
+  const size_t sizes[] = {1, 7, 64, 4095, 4096, 4097, kPageBytes};
   for (size_t i = 0; i < std::size(sizes); ++i) {
     EXPECT_EQ(pages.exists(digest_of(i)), KVC_PAGE_MISS);
     EXPECT_EQ(pages.get(digest_of(i), sizes[i]), KVC_PAGE_MISS);
@@ -65,21 +64,21 @@ TEST_P(Store, GivesBackWhatWasPut) {
   EXPECT_EQ(pages.remove(digest_of(3)), KVC_PAGE_OK);
   EXPECT_EQ(pages.remove(digest_of(3)), KVC_PAGE_MISS);
   EXPECT_EQ(pages.get(digest_of(3), sizes[3]), KVC_PAGE_MISS);
-  EXPECT_EQ(pages.put(digest_of(100), kBytes + 1), KVC_PAGE_NO_SPACE) << "larger than a page";
+  EXPECT_EQ(pages.put(digest_of(100), kPageBytes + 1), KVC_PAGE_NO_SPACE) << "larger than a page";
   EXPECT_EQ(store->stats().pages, std::size(sizes) - 1);
 }
 
 TEST_P(Store, ReadsRunsOfAPage) {
   const PageStorePtr store = open(2);
   const Digest256 key = digest_of(1);
-  ASSERT_EQ(Pages(*store).put(key, kBytes), KVC_PAGE_OK);
+  ASSERT_EQ(Pages(*store).put(key, kPageBytes), KVC_PAGE_OK);
   const kvc_run runs[] = {{0, 10}, {10, 1}, {100, 0}, {4000, 900}, {4999, 1}};
-  std::vector<char> out(912, 0), page = page_of(key, kBytes), right;
+  std::vector<char> out(912, 0), page = page_of(key, kPageBytes), right;
   for (const kvc_run& run : runs)
     right.insert(right.end(), page.begin() + static_cast<ptrdiff_t>(run.offset),
                  page.begin() + static_cast<ptrdiff_t>(run.offset + run.bytes));
   kvc_tier_item item = {};
-  set_key(&item, key), item.data = out.data(), item.bytes = kBytes, item.runs = runs, item.num_runs = 5;
+  set_key(&item, key), item.data = out.data(), item.bytes = kPageBytes, item.runs = runs, item.num_runs = 5;
   store->get({0, 0, 0}, &item, 1);
   EXPECT_EQ(item.result, KVC_PAGE_OK);
   EXPECT_EQ(out, right);
@@ -89,14 +88,14 @@ TEST_P(Store, ReadsRunsOfAPage) {
 TEST_P(Store, ReplacesAPageOfAnotherSize) {
   const PageStorePtr store = open(4);
   Pages pages(*store);
-  for (const size_t bytes : {size_t{2048}, kBytes, size_t{100}}) {
+  for (const size_t bytes : {size_t{2048}, kPageBytes, size_t{100}}) {
     SCOPED_TRACE(bytes);
     EXPECT_EQ(pages.put(digest_of(1), bytes), KVC_PAGE_OK);
     EXPECT_EQ(pages.get(digest_of(1), bytes), KVC_PAGE_OK);
     EXPECT_EQ(pages.get(digest_of(1), bytes + 1), KVC_PAGE_MISS);
   }
-  EXPECT_EQ(pages.put_many(1, 4, kBytes), std::vector<int32_t>(4, KVC_PAGE_OK)) << "in a batch, too";
-  for (uint64_t i = 1; i <= 4; ++i) EXPECT_EQ(pages.get(digest_of(i), kBytes), KVC_PAGE_OK) << i;
+  EXPECT_EQ(pages.put_many(1, 4, kPageBytes), std::vector<int32_t>(4, KVC_PAGE_OK)) << "in a batch, too";
+  for (uint64_t i = 1; i <= 4; ++i) EXPECT_EQ(pages.get(digest_of(i), kPageBytes), KVC_PAGE_OK) << i;
   EXPECT_EQ(store->stats().evictions, 0u);
 }
 
@@ -105,18 +104,18 @@ TEST_P(SlotStores, KeepAPageOfAnotherSizeWhileItIsLeased) {
   Pages pages(*store, 100), later(*store, 200);
   ASSERT_EQ(pages.put(digest_of(1), 2048), KVC_PAGE_OK);
   ASSERT_EQ(pages.exists(digest_of(1), 50), KVC_PAGE_OK);
-  EXPECT_EQ(pages.put(digest_of(1), kBytes), KVC_PAGE_PENDING);
+  EXPECT_EQ(pages.put(digest_of(1), kPageBytes), KVC_PAGE_PENDING);
   EXPECT_EQ(pages.get(digest_of(1), 2048), KVC_PAGE_OK);
-  EXPECT_EQ(later.put(digest_of(1), kBytes), KVC_PAGE_OK);
-  EXPECT_EQ(later.get(digest_of(1), kBytes), KVC_PAGE_OK);
+  EXPECT_EQ(later.put(digest_of(1), kPageBytes), KVC_PAGE_OK);
+  EXPECT_EQ(later.get(digest_of(1), kPageBytes), KVC_PAGE_OK);
 }
 
 TEST_P(Store, NeverExceedsItsRoom) {
   const PageStorePtr store = open(8);
   Pages pages(*store);
   for (uint64_t i = 0; i < 100; ++i) {
-    EXPECT_EQ(pages.put(digest_of(i), kBytes), KVC_PAGE_OK);
-    EXPECT_EQ(pages.get(digest_of(i), kBytes), KVC_PAGE_OK) << "the last one is there";
+    EXPECT_EQ(pages.put(digest_of(i), kPageBytes), KVC_PAGE_OK);
+    EXPECT_EQ(pages.get(digest_of(i), kPageBytes), KVC_PAGE_OK) << "the last one is there";
     const StoreStats stats = store->stats();
     EXPECT_LE(stats.pages, 8u);
     EXPECT_LE(stats.bytes, stats.capacity_bytes);
@@ -166,7 +165,7 @@ TEST_P(Store, OfRandomCallsEqualsAMap) {
   for (uint64_t time = 1; time <= 6000; ++time) {
     const uint64_t number = random() % 48;
     const Digest256 key = digest_of(number);
-    const size_t bytes = 1 + number * 97 % kBytes;
+    const size_t bytes = 1 + number * 97 % kPageBytes;
     const bool known = model.count(number) != 0;
     switch (random() % 4) {
       case 0: {
@@ -227,13 +226,13 @@ class Expiry : public testing::TestWithParam<const char*> {
     const std::string path = folder_ / "t", kind = GetParam();
     kvc_status status;
     if (kind == "memory") {
-      status = make_memory_store(default_env(), 8 * 5056, kBytes, &store_, SlotPolicy::kLru, kLife);
+      status = make_memory_store(default_env(), 8 * 5056, kPageBytes, &store_, SlotPolicy::kLru, kLife);
     } else if (kind == "slab") {
-      SlabConfig config = test::slab_config(path, 8, kBytes);
+      SlabConfig config = test::slab_config(path, 8, kPageBytes);
       config.ttl_ns = kLife;
       status = open_slab_store(default_env(), files_, config, &store_);
     } else {
-      DirectoryConfig config = test::directory_config(path, 8, kBytes);
+      DirectoryConfig config = test::directory_config(path, 8, kPageBytes);
       config.ttl_s = kLife / kSecond;
       status = open_directory_store(default_env(), files_, config, &store_);
     }
@@ -253,21 +252,21 @@ class Expiry : public testing::TestWithParam<const char*> {
 
 TEST_P(Expiry, EndsPagesThatNobodyUsed) {
   open();
-  for (uint64_t i = 0; i < 4; ++i) ASSERT_EQ(at(0).put(digest_of(i), kBytes), KVC_PAGE_OK);
+  for (uint64_t i = 0; i < 4; ++i) ASSERT_EQ(at(0).put(digest_of(i), kPageBytes), KVC_PAGE_OK);
   EXPECT_EQ(at(99).exists(digest_of(0)), KVC_PAGE_OK);
-  EXPECT_EQ(at(99).get(digest_of(1), kBytes), KVC_PAGE_OK) << "its life begins anew";
+  EXPECT_EQ(at(99).get(digest_of(1), kPageBytes), KVC_PAGE_OK) << "its life begins anew";
   EXPECT_EQ(at(102).exists(digest_of(0)), KVC_PAGE_MISS);
-  EXPECT_EQ(at(102).get(digest_of(0), kBytes), KVC_PAGE_MISS);
+  EXPECT_EQ(at(102).get(digest_of(0), kPageBytes), KVC_PAGE_MISS);
   if (std::string(GetParam()) != "dir") {
-    EXPECT_EQ(at(102).get(digest_of(1), kBytes), KVC_PAGE_OK) << "used at 99";
+    EXPECT_EQ(at(102).get(digest_of(1), kPageBytes), KVC_PAGE_OK) << "used at 99";
     EXPECT_EQ(store_->stats().expired, 3u);
     EXPECT_EQ(store_->stats().pages, 1u) << "a get or put removes what is over";
   }
-  EXPECT_EQ(at(102).put(digest_of(0), kBytes), KVC_PAGE_OK);
-  EXPECT_EQ(at(102).put(digest_of(2), kBytes), KVC_PAGE_OK);
+  EXPECT_EQ(at(102).put(digest_of(0), kPageBytes), KVC_PAGE_OK);
+  EXPECT_EQ(at(102).put(digest_of(2), kPageBytes), KVC_PAGE_OK);
   at(0);  // files that are written now are of now
-  EXPECT_EQ(Pages(*store_).get(digest_of(0), kBytes), KVC_PAGE_OK);
-  EXPECT_EQ(Pages(*store_).get(digest_of(2), kBytes), KVC_PAGE_OK);
+  EXPECT_EQ(Pages(*store_).get(digest_of(0), kPageBytes), KVC_PAGE_OK);
+  EXPECT_EQ(Pages(*store_).get(digest_of(2), kPageBytes), KVC_PAGE_OK);
 }
 
 INSTANTIATE_TEST_SUITE_P(Of, Expiry, testing::Values("memory", "slab", "dir"),
@@ -276,10 +275,10 @@ INSTANTIATE_TEST_SUITE_P(Of, Expiry, testing::Values("memory", "slab", "dir"),
 TEST_P(Expiry, LeavesWhatIsLeased) {
   if (std::string(GetParam()) == "dir") GTEST_SKIP() << "it has no leases";
   open();
-  ASSERT_EQ(at(0).put(digest_of(0), kBytes), KVC_PAGE_OK);
-  ASSERT_EQ(at(0).put(digest_of(1), kBytes), KVC_PAGE_OK);
+  ASSERT_EQ(at(0).put(digest_of(0), kPageBytes), KVC_PAGE_OK);
+  ASSERT_EQ(at(0).put(digest_of(1), kPageBytes), KVC_PAGE_OK);
   EXPECT_EQ(at(90).exists(digest_of(0), 60 * kSecond), KVC_PAGE_OK);
-  EXPECT_EQ(at(140).get(digest_of(1), kBytes), KVC_PAGE_MISS);
+  EXPECT_EQ(at(140).get(digest_of(1), kPageBytes), KVC_PAGE_MISS);
   EXPECT_EQ(at(140).exists(digest_of(0)), KVC_PAGE_OK);
   EXPECT_EQ(store_->stats().pages, 1u);
   EXPECT_EQ(at(160).exists(digest_of(0)), KVC_PAGE_MISS);
@@ -289,9 +288,9 @@ TEST_P(Expiry, IsNoMatterForWhoTellsNoTime) {
   if (std::string(GetParam()) == "dir") GTEST_SKIP() << "files have times";
   open();
   Pages pages(*store_);
-  ASSERT_EQ(pages.put(digest_of(0), kBytes), KVC_PAGE_OK);
-  EXPECT_EQ(pages.get(digest_of(0), kBytes), KVC_PAGE_OK);
-  EXPECT_EQ(at(0).get(digest_of(0), kBytes), KVC_PAGE_OK) << "the first time that is told";
+  ASSERT_EQ(pages.put(digest_of(0), kPageBytes), KVC_PAGE_OK);
+  EXPECT_EQ(pages.get(digest_of(0), kPageBytes), KVC_PAGE_OK);
+  EXPECT_EQ(at(0).get(digest_of(0), kPageBytes), KVC_PAGE_OK) << "the first time that is told";
   EXPECT_EQ(at(99).exists(digest_of(0)), KVC_PAGE_OK);
 }
 
@@ -299,14 +298,14 @@ TEST_P(Expiry, BeginsAnewForASlabAndGoesOnForAFolder) {
   if (std::string(GetParam()) == "memory") GTEST_SKIP() << "it does not outlive the process";
   const bool is_slab = std::string(GetParam()) == "slab";
   open();
-  ASSERT_EQ(at(0).put(digest_of(0), kBytes), KVC_PAGE_OK);
+  ASSERT_EQ(at(0).put(digest_of(0), kPageBytes), KVC_PAGE_OK);
   files_.now = start_ + 300;
   open();
   EXPECT_EQ(store_->stats().recovered, is_slab ? 1u : 0u);
   EXPECT_EQ(store_->stats().expired, is_slab ? 0u : 1u);
-  EXPECT_EQ(store_->stats().bytes, is_slab ? kBytes : 0u);
+  EXPECT_EQ(store_->stats().bytes, is_slab ? kPageBytes : 0u);
   EXPECT_EQ(at(300).exists(digest_of(0)), is_slab ? KVC_PAGE_OK : KVC_PAGE_MISS);
-  EXPECT_EQ(at(401).get(digest_of(0), kBytes), KVC_PAGE_MISS);
+  EXPECT_EQ(at(401).get(digest_of(0), kPageBytes), KVC_PAGE_MISS);
   open();
   EXPECT_EQ(store_->stats().pages, 0u) << "it does not come back";
 }

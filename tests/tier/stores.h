@@ -219,7 +219,8 @@ inline DirectoryConfig directory_config(const std::string& path, uint64_t pages,
   return config;
 }
 
-inline constexpr size_t kPageBytes = 5000;  // no multiple of a sector
+inline constexpr size_t kPageBytes = 5000;           // no multiple of a sector
+inline constexpr size_t kOddPageBytes = 4096 + 200;  // a sector and a part of one
 
 inline PageStorePtr opened(kvc_status status, PageStorePtr& store) {
   EXPECT_EQ(status, KVC_OK) << kvc_last_error();
