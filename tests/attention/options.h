@@ -49,7 +49,7 @@ struct Options {
 };
 
 // Rows as MLA stores them: one head of 576 elements, the first 512 of which are the values.
-inline Options of_latent_rows(int32_t dtype, std::vector<uint64_t> kv_lens = {33},
+inline Options latent_options(int32_t dtype, std::vector<uint64_t> kv_lens = {33},
                               std::vector<uint64_t> q_lens = {1}) {
   return {.dtype = dtype,
           .q_dtype = KVC_BFLOAT16,

@@ -71,20 +71,21 @@ TEST(Groups, TheWindowBehindTheLastFullBlockStays) {
 // window passes a block.
 TEST(Groups, EveryEndIsHitForWindowsAndBlocksOfAnySize) {
   kvc::test::Sample sample;
-  for (const uint32_t size : {1u, 2u, 3u, 7u, 16u, 31u, 64u}) {
+  for (const uint32_t block : {1u, 2u, 3u, 7u, 16u, 31u, 64u}) {
     for (const uint64_t window : {1u, 2u, 15u, 17u, 63u, 65u, 1000u, 1024u, 2047u, 4095u, 4096u}) {
-      const uint32_t prompt = static_cast<uint32_t>(window / size + 1) * size + 1, blocks = prompt / size + 8;
-      const uint32_t inside = static_cast<uint32_t>(window % size);
-      for (const uint32_t offset : {0u, 1u, size / 2, inside, inside + 1, size - inside, size - 1}) {
+      const uint32_t prompt = static_cast<uint32_t>(window / block + 1) * block + 1,
+                     blocks = prompt / block + 8;
+      const uint32_t inside = static_cast<uint32_t>(window % block);
+      for (const uint32_t offset : {0u, 1u, block / 2, inside, inside + 1, block - inside, block - 1}) {
         if (!sample.takes_next()) continue;
-        const uint32_t end = prompt + 2 * size + offset;
-        Cache c(shape(0, size), {full_group(), window_group(window, 0, 0, 1)}, {blocks, blocks});
+        const uint32_t end = prompt + 2 * block + offset;
+        Cache c(shape(0, block), {full_group(), window_group(window, 0, 0, 1)}, {blocks, blocks});
         const Tokens tokens = text(1, end);
         const Admitted r = c.compute(first(tokens, prompt));
         c.decode(r.id, tokens, prompt);
         c.free(r.id);
-        EXPECT_EQ(c.whole_hit(tokens), end / size * size)
-            << "block size " << size << ", window " << window << ", end " << end;
+        EXPECT_EQ(c.whole_hit(tokens), end / block * block)
+            << "block size " << block << ", window " << window << ", end " << end;
       }
     }
   }
@@ -189,20 +190,20 @@ TEST(Groups, CommitsAheadOfDecodeStepsAreFoundAtOnce) {
 }
 
 TEST(Groups, ReturnedPositionsAreBlockAlignedForEveryWindow) {  // C35
-  for (const uint32_t size : {1u, 4u}) {
+  for (const uint32_t block : {1u, 4u}) {
     for (uint64_t window :
-         {uint64_t{2}, uint64_t{size}, uint64_t{size + 1}, uint64_t{2 * size}, uint64_t{3 * size + 1}}) {
+         {uint64_t{2}, uint64_t{block}, uint64_t{block + 1}, uint64_t{2 * block}, uint64_t{3 * block + 1}}) {
       if (window < 2) continue;
-      Cache c(shape(64, size), {window_group(window)});
-      const Tokens tokens = text(1, 10 * size);
+      Cache c(shape(64, block), {window_group(window)});
+      const Tokens tokens = text(1, 10 * block);
       const Admitted r = c.allocate(tokens);
       for (uint64_t committed = 1; committed <= tokens.size(); ++committed) {
         c.commit(r.id, committed);
-        const uint64_t full = committed / size * size;  // the window behind the last full block stays
-        const uint64_t low = full + 1 > window ? (full + 1 - window) / size : 0;
+        const uint64_t full = committed / block * block;  // the window behind the last full block stays
+        const uint64_t low = full + 1 > window ? (full + 1 - window) / block : 0;
         const Ids table = c.table(r.id);
         for (size_t j = 0; j < table.size(); ++j)
-          EXPECT_EQ(table[j] == -1, j < low) << size << " " << window << " " << committed << " " << j;
+          EXPECT_EQ(table[j] == -1, j < low) << block << " " << window << " " << committed << " " << j;
       }
       const Admitted pin = c.pin(tokens), raw_pin = c.pin(first(tokens, tokens.size()));
       c.unpin(raw_pin.id);
@@ -261,19 +262,19 @@ TEST(Groups, AHybridRequestIsEvictedBoundaryByBoundary) {
 }
 
 TEST(Groups, AChunkIsReturnedWhenACommitPassesIt) {
-  for (const uint32_t size : {1u, 4u}) {
+  for (const uint32_t block : {1u, 4u}) {
     for (const uint64_t chunk :
-         {uint64_t{1}, uint64_t{size}, uint64_t{size + 1}, uint64_t{2 * size}, uint64_t{7}}) {
-      Cache c(shape(64, size), {chunk_group(chunk)});
-      const Tokens tokens = text(1, 10 * size);
+         {uint64_t{1}, uint64_t{block}, uint64_t{block + 1}, uint64_t{2 * block}, uint64_t{7}}) {
+      Cache c(shape(64, block), {chunk_group(chunk)});
+      const Tokens tokens = text(1, 10 * block);
       const Admitted r = c.allocate(tokens);
       for (uint64_t committed = 1; committed <= tokens.size(); ++committed) {
         c.commit(r.id, committed);
-        const uint64_t full = committed / size * size;  // the chunk behind the last full block stays
+        const uint64_t full = committed / block * block;  // the chunk behind the last full block stays
         const Ids table = c.table(r.id);
         for (size_t j = 0; j < table.size(); ++j) {
-          const bool passed = (j + 1) * size <= full / chunk * chunk;  // all its tokens are of older chunks
-          EXPECT_EQ(table[j] == -1, passed) << size << " " << chunk << " " << committed << " " << j;
+          const bool passed = (j + 1) * block <= full / chunk * chunk;  // all its tokens are of older chunks
+          EXPECT_EQ(table[j] == -1, passed) << block << " " << chunk << " " << committed << " " << j;
         }
       }
     }

@@ -8,16 +8,16 @@
 namespace conformance {
 namespace {
 
-constexpr uint32_t kTwo = 2;  // tokens of a block
+constexpr uint32_t kBlock = 2;  // tokens of a block
 
 TEST(WindowOfOne, AnAdmissionHoldsTheEndOfItsHitBeforeItTakesBlocks) {
-  Cache c(shape(3, kTwo), {window_group(1)});
+  Cache c(shape(3, kBlock), {window_group(1)});
   const Tokens tokens = text(1, 5);
   const Ids raw = c.acquire(1);
-  EXPECT_EQ(c.publish(first(tokens, kTwo), raw, 0), KVC_OK);
+  EXPECT_EQ(c.publish(first(tokens, kBlock), raw, 0), KVC_OK);
   c.release(raw);
   const Admitted r = c.allocate(tokens);
-  EXPECT_EQ(r.cached, kTwo);
+  EXPECT_EQ(r.cached, kBlock);
   EXPECT_EQ(c.table(r.id)[0], raw[0]);
   c.commit(r.id, 4);
   c.free(r.id);
@@ -25,36 +25,36 @@ TEST(WindowOfOne, AnAdmissionHoldsTheEndOfItsHitBeforeItTakesBlocks) {
 }
 
 TEST(WindowOfOne, AnAdmissionThatNeedsTheBlockOfItsHitIsRefused) {
-  Cache c(shape(2, kTwo), {window_group(1)});
+  Cache c(shape(2, kBlock), {window_group(1)});
   const Tokens tokens = text(1, 5);
   const Ids raw = c.acquire(1);
-  EXPECT_EQ(c.publish(first(tokens, kTwo), raw, 0), KVC_OK);
+  EXPECT_EQ(c.publish(first(tokens, kBlock), raw, 0), KVC_OK);
   c.release(raw);
   Admitted r;
   EXPECT_EQ(c.try_allocate(tokens, &r), KVC_ERROR_NO_SPACE);
-  EXPECT_EQ(c.hit(tokens), kTwo);
+  EXPECT_EQ(c.hit(tokens), kBlock);
 }
 
 TEST(WindowOfOne, APinHoldsTheLastBlock) {
-  Cache c(shape(4, kTwo), {window_group(1)});
-  const Tokens tokens = text(1, 3 * kTwo);
+  Cache c(shape(4, kBlock), {window_group(1)});
+  const Tokens tokens = text(1, 3 * kBlock);
   c.free(c.compute(tokens + text(2, 1)).id);
   uint64_t pin = 0, pinned = 0;
   ASSERT_EQ(
       kvc_manager_pin_prefix(c.get(), PROMPT(0, tokens.data(), tokens.size(), nullptr, 0), &pin, &pinned),
       KVC_OK);
-  EXPECT_EQ(pinned, 3u * kTwo);
+  EXPECT_EQ(pinned, 3u * kBlock);
   EXPECT_EQ(c.stats().blocks_pinned, 1u);
   size_t evicted = 0;
   EXPECT_EQ(kvc_manager_evict_blocks(c.get(), -1, 4, &evicted), KVC_OK);
-  EXPECT_EQ(c.whole_hit(tokens), 3u * kTwo);
+  EXPECT_EQ(c.whole_hit(tokens), 3u * kBlock);
   EXPECT_EQ(c.verify(kvc_manager_unpin_prefix(c.get(), pin)), KVC_OK);
 }
 
 TEST(WindowOfOne, BehavesAsAWindowOfTwo) {
   for (const uint32_t sinks : {0u, 3u}) {
-    Cache one(shape(12, kTwo), {full_group(), window_group(1, sinks)}),
-        two(shape(12, kTwo), {full_group(), window_group(2, sinks)});
+    Cache one(shape(12, kBlock), {full_group(), window_group(1, sinks)}),
+        two(shape(12, kBlock), {full_group(), window_group(2, sinks)});
     for (Cache* c : {&one, &two}) {
       const Admitted r = c->compute(text(1, 9));
       c->free(r.id);
@@ -78,7 +78,7 @@ TEST(Windows, ARefusedTruncationNamesTheNextLengths) {
   // 20 tokens are committed in blocks of 2: the window has returned what lies before 20 - window + 1.
   for (const Case& wanted : {Case{4, 0, 0, 19}, Case{4, 5, 6, 19}, Case{1, 0, 0, 19}, Case{1, 1, 2, 19}}) {
     for (const bool lower : {true, false}) {
-      Cache c(shape(40, kTwo), {full_group(), window_group(wanted.window, wanted.sinks)});
+      Cache c(shape(40, kBlock), {full_group(), window_group(wanted.window, wanted.sinks)});
       const Admitted r = c.compute(text(1, 20));
       EXPECT_EQ(c.try_truncate(r.id, 11), KVC_ERROR_UNSUPPORTED);
       EXPECT_NE(std::string(kvc_last_error())

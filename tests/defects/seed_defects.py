@@ -8,7 +8,7 @@ compile and one program to link.
     seed_defects.py FOLDER [--new] [--resume] [WORDS]
                                        FOLDER: for a copy and its build for each processor, kept for the next run
                                        --new: only defects that nobody has noticed so far; WORDS: only those whose name has them
-                                       --resume: without those that the runs before in FOLDER have tried with the same sources, and noticed
+                                       --resume: leaves out what earlier runs in FOLDER noticed with the same sources
     seed_defects.py --texts            checks alone that the text of each defect stands in its file once
 """
 import concurrent.futures
@@ -175,11 +175,13 @@ class Tried:
     def __init__(self, folder, resume):
         self.path, self.sources = os.path.join(folder, "tried.json"), fingerprint()
         before = json.loads(read(self.path)) if os.path.exists(self.path) else {}
-        self.names = before["names"] if resume and before.get("sources") == self.sources else []
+        self.names = before["names"] if before.get("sources") == self.sources else []
+        self.left_out = set(self.names) if resume else set()
 
     def add(self, name):
-        self.names.append(name)
-        write(self.path, json.dumps({"sources": self.sources, "names": self.names}, indent=1) + "\n")
+        self.names = sorted({*self.names, name})
+        write(self.path + ".new", json.dumps({"sources": self.sources, "names": self.names}, indent=1) + "\n")
+        os.replace(self.path + ".new", self.path)
 
 
 def prepare(tree, targets):
@@ -206,13 +208,14 @@ def main():
     trees = [os.path.join(folder, str(i)) for i in range(min(os.cpu_count() or 1, 8))]
     free = queue.SimpleQueue()  # a tree has one defect at a time
     targets = list(dict.fromkeys(target for _, file, _, _ in DEFECTS for target in in_turn(file, None)))
+    os.makedirs(folder, exist_ok=True)
+    tried = Tried(folder, "--resume" in options)  # of the sources that are copied now
     for tree in trees:
         prepare(tree, targets)
         free.put(tree)
     noticed = json.loads(read(NOTICED)) if os.path.exists(NOTICED) else {}
-    tried = Tried(folder, "--resume" in options)
     chosen = [defect for defect in DEFECTS if all(word in defect[0] for word in words) and not ("--new" in options and defect[0] in noticed)
-              and defect[0] not in tried.names]
+              and defect[0] not in tried.left_out]
     unnoticed, names = [], {name for name, *_ in DEFECTS}
 
     def seed(defect):
@@ -242,7 +245,7 @@ def main():
             write(NOTICED, json.dumps({name: noticed[name] for name in sorted(noticed) if name in names}, indent=1) + "\n")
     if unnoticed:
         sys.exit(f"{len(unnoticed)} of {len(chosen)} defects were not noticed: {'; '.join(unnoticed)}")
-    print(f"{len(chosen)} defects, all noticed{f'; {len(tried.names) - len(chosen)} before' if len(tried.names) > len(chosen) else ''}")
+    print(f"{len(chosen)} defects, all noticed{f'; {len(tried.left_out)} before' if tried.left_out else ''}")
     return None
 
 

@@ -52,7 +52,7 @@ TEST_F(AttentionBatch, InvariantResultsDependOnTheRequestAlone) {
                         .q_lens = {20, 1, 1, queries}});
     }
   }
-  expect_invariant(of_latent_rows(KVC_FLOAT8_E4M3, {40, 100, 1, 700}, {2, 1, 1, 3}));
+  expect_invariant(latent_options(KVC_FLOAT8_E4M3, {40, 100, 1, 700}, {2, 1, 1, 3}));
 }
 
 TEST_F(AttentionBatch, InvariantResultsAreRight) {

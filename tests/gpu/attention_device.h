@@ -13,7 +13,7 @@ namespace kvc::gpu::test {
 
 using kvc::test::Case;
 using kvc::test::describe;
-using kvc::test::of_latent_rows;
+using kvc::test::latent_options;
 using kvc::test::Options;
 
 inline constexpr uint32_t kSharedBytes = 227 << 10;

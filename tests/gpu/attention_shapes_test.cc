@@ -80,7 +80,7 @@ TEST_F(AttentionShapes, LatentRows) {
   for (const int32_t stored :
        {KVC_FLOAT32, KVC_BFLOAT16, KVC_FLOAT16, KVC_FLOAT8_E4M3, KVC_FLOAT8_E5M2, KVC_INT8, KVC_INT4}) {
     for (const uint32_t group : {1u, 18u, 33u}) {
-      Options options = of_latent_rows(stored, {39, 66, 0}, {1, 2, 1});
+      Options options = latent_options(stored, {39, 66, 0}, {1, 2, 1});
       options.group = group;
       expect_device_right(options);
       const bool fast = kHasMma && stored != KVC_FLOAT32 && stored != KVC_INT4;
@@ -88,7 +88,7 @@ TEST_F(AttentionShapes, LatentRows) {
     }
   }
   for (const uint64_t length : {31u, 32u, 33u, 64u, 97u, 300u}) {
-    Options options = of_latent_rows(length % 3 == 0 ? KVC_FLOAT8_E4M3 : KVC_BFLOAT16, {length, 200}, {1, 3});
+    Options options = latent_options(length % 3 == 0 ? KVC_FLOAT8_E4M3 : KVC_BFLOAT16, {length, 200}, {1, 3});
     options.group = 16;
     options.window = length == 300 ? 100 : 0, options.sinks = 7;
     options.soft_cap = length == 97 ? 5.0f : 0.0f;
@@ -100,17 +100,17 @@ TEST_F(AttentionShapes, LatentRows) {
 TEST_F(AttentionShapes, LatentRowsOfCodes) {
   // Many tiles in a part, with a scale of each row.
   for (const int32_t stored : {KVC_FLOAT8_E5M2, KVC_INT8}) {
-    Options options = of_latent_rows(stored, {700, 1, 450}, {1, 1, 2});
+    Options options = latent_options(stored, {700, 1, 450}, {1, 1, 2});
     options.block_size = 24;
     expect_device_right(options, {.multiprocessors = 1});
   }
   for (const int32_t stored : {KVC_FLOAT8_E4M3, KVC_FLOAT8_E5M2, KVC_INT8}) {
-    Options options = of_latent_rows(stored, {100}, {2});
+    Options options = latent_options(stored, {100}, {2});
     options.factor = 0.03f;
     expect_device_right(options);
   }
   // Codes without tensor cores: float16 queries, and several scales per row.
-  Options codes = of_latent_rows(KVC_FLOAT8_E4M3, {66}, {2});
+  Options codes = latent_options(KVC_FLOAT8_E4M3, {66}, {2});
   codes.q_dtype = KVC_FLOAT16;
   expect_device_right(codes);
   EXPECT_EQ(path_of(codes), AttentionPath::kPlain);

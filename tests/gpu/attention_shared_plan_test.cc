@@ -55,7 +55,7 @@ std::vector<Options> more_kinds() {
   Options many{.dtype = KVC_BFLOAT16, .q_dtype = KVC_BFLOAT16, .group = 12};
   many.kv_lens = {100, 70, 5, 30}, many.q_lens = all[0].q_lens;
   all.push_back(many);
-  Options latent = of_latent_rows(KVC_FLOAT8_E4M3, many.kv_lens, many.q_lens);
+  Options latent = latent_options(KVC_FLOAT8_E4M3, many.kv_lens, many.q_lens);
   latent.group = 3;
   all.push_back(latent);
   return all;

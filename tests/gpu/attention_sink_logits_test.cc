@@ -24,7 +24,7 @@ std::vector<Options> sink_stores() {
                    .asymmetric = stored == KVC_INT4});
   }
   for (const int32_t stored : {KVC_BFLOAT16, KVC_FLOAT8_E4M3}) {
-    all.push_back(of_latent_rows(stored));
+    all.push_back(latent_options(stored));
     all.back().group = 9;
   }
   return all;

@@ -15,7 +15,7 @@ std::vector<Options> strided_stores() {
   if (!kHasMma) return all;
   all.push_back({.dtype = KVC_BFLOAT16, .q_dtype = KVC_BFLOAT16});
   all.push_back({.dtype = KVC_INT8, .q_dtype = KVC_FLOAT16, .asymmetric = true, .k_dim = 128, .v_dim = 128});
-  all.push_back(of_latent_rows(KVC_FLOAT16));
+  all.push_back(latent_options(KVC_FLOAT16));
   all.back().group = 5;
   return all;
 }

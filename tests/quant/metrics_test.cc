@@ -10,7 +10,7 @@
 namespace kvc {
 namespace {
 
-constexpr double kEndless = std::numeric_limits<double>::infinity();
+constexpr double kInfinityD = std::numeric_limits<double>::infinity();
 constexpr float kInfinityF = std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
@@ -40,12 +40,12 @@ TEST(QuantMetrics, OfRowsAreThoseOfTheirSum) {
 
 TEST(QuantMetrics, HaveExtremes) {
   const float one = 1, zero = 0, half = 0.5f;
-  EXPECT_EQ(measure(&one, &one, 1, 1).snr_db, kEndless);
-  EXPECT_EQ(measure(&zero, &half, 1, 1).snr_db, -kEndless);
+  EXPECT_EQ(measure(&one, &one, 1, 1).snr_db, kInfinityD);
+  EXPECT_EQ(measure(&zero, &half, 1, 1).snr_db, -kInfinityD);
   const QuantMetrics none = QuantMeter().metrics();
   EXPECT_EQ(none.ratio, 0);
   EXPECT_EQ(none.mse, 0);
-  EXPECT_EQ(none.snr_db, kEndless);
+  EXPECT_EQ(none.snr_db, kInfinityD);
 }
 
 TEST(QuantMetrics, LeaveOutWhatWasNotFiniteButNotWhatBecameSo) {
@@ -55,8 +55,8 @@ TEST(QuantMetrics, LeaveOutWhatWasNotFiniteButNotWhatBecameSo) {
   EXPECT_DOUBLE_EQ(m.mse, 1);
   EXPECT_DOUBLE_EQ(m.max_error, 1);
   const float broken[] = {kNan, 9, kNan};
-  EXPECT_EQ(measure(original, broken, 3, 4).max_error, kEndless);
-  EXPECT_EQ(measure(original, broken, 3, 4).snr_db, -kEndless);
+  EXPECT_EQ(measure(original, broken, 3, 4).max_error, kInfinityD);
+  EXPECT_EQ(measure(original, broken, 3, 4).snr_db, -kInfinityD);
 }
 
 }  // namespace

@@ -182,12 +182,12 @@ struct RandomCase {
   std::vector<int64_t> q_rows;
   std::vector<double> uniforms;
   kvc_probabilities from = {};
-  static constexpr size_t kTokens = 9, kWidth = 7;
+  static constexpr size_t kVocabSize = 9, kWidth = 7;
 
   explicit RandomCase(Random& random) {
     const auto row = [&](std::vector<float>* dense, std::vector<float>* some, std::vector<int32_t>* ids,
                          int32_t with) {
-      std::vector<float> made(kTokens);
+      std::vector<float> made(kVocabSize);
       size_t count = 0;
       float sum = 0;
       const auto put = [&](size_t t) {
@@ -195,9 +195,9 @@ struct RandomCase {
           made[t] = 0.1f + static_cast<float>(uniform(random)), ++count, sum += made[t];
       };
       if (with >= 0) put(static_cast<size_t>(with));
-      for (uint64_t n = random.between(1, kWidth); n-- > 0;) put(random.below(kTokens));
+      for (uint64_t n = random.between(1, kWidth); n-- > 0;) put(random.below(kVocabSize));
       size_t entries = 0;
-      for (size_t t = 0; t < kTokens; ++t) {
+      for (size_t t = 0; t < kVocabSize; ++t) {
         dense->push_back(made[t] / sum);
         if (made[t] != 0) some->push_back(made[t] / sum), ids->push_back(static_cast<int32_t>(t)), ++entries;
       }
@@ -205,12 +205,12 @@ struct RandomCase {
     };
     for (uint64_t n = random.between(1, 5); n-- > 0;) {
       for (uint64_t nodes = random.below(9), i = 0; i < nodes; ++i) {
-        const auto token = static_cast<int32_t>(random.below(kTokens));
+        const auto token = static_cast<int32_t>(random.below(kVocabSize));
         drafts.node(token, static_cast<int32_t>(random.below(i + 1)) - 1);
         if (random.chance(30)) {
           q_rows.push_back(-1);
         } else {
-          q_rows.push_back(static_cast<int64_t>(q.size() / kTokens));
+          q_rows.push_back(static_cast<int64_t>(q.size() / kVocabSize));
           row(&q, &q_some, &q_ids, token);
         }
       }
@@ -220,8 +220,8 @@ struct RandomCase {
       row(&p, &p_some, &p_ids, -1);
       uniforms.push_back(uniform(random));
     }
-    from.struct_size = sizeof from, from.vocab = kTokens;
-    from.p = p.data(), from.q = q.empty() ? nullptr : q.data(), from.num_q_rows = q.size() / kTokens;
+    from.struct_size = sizeof from, from.vocab = kVocabSize;
+    from.p = p.data(), from.q = q.empty() ? nullptr : q.data(), from.num_q_rows = q.size() / kVocabSize;
     from.q_rows = q_rows.data(), from.uniforms = uniforms.data();
   }
   kvc_status verify(const kvc_probabilities& how, bool typical, Verdict* verdict) const {
@@ -261,7 +261,7 @@ TEST(Sampling, IsTheSameForTrustedRowsAndInAWorkspace) {
     kvc_probabilities how = c.from;
     how.flags = KVC_PROBABILITIES_TRUSTED;
     ASSERT_TRUE(c.verified(how, false) == checked);
-    const size_t bytes = 4 * (RandomCase::kTokens + 2 * c.drafts.tokens.size() + 2 * c.drafts.requests());
+    const size_t bytes = 4 * (RandomCase::kVocabSize + 2 * c.drafts.tokens.size() + 2 * c.drafts.requests());
     std::vector<int32_t> memory(bytes / 4);
     how = c.from;
     how.workspace = memory.data(), how.workspace_bytes = bytes;
@@ -273,19 +273,19 @@ TEST(Sampling, IsTheSameForTrustedRowsAndInAWorkspace) {
 }
 
 TEST(Sampling, DrawsFromEachPieceOfALongRow) {
-  constexpr size_t kTokens = 5000;
+  constexpr size_t kVocabSize = 5000;
   Drafted drafts;
   drafts.end_request();
-  std::vector<float> p(kTokens, 1.0f / kTokens);
+  std::vector<float> p(kVocabSize, 1.0f / kVocabSize);
   kvc_probabilities from = {};
-  from.struct_size = sizeof from, from.vocab = kTokens, from.p = p.data();
+  from.struct_size = sizeof from, from.vocab = kVocabSize, from.p = p.data();
   for (const double u : {0.0, 0.1, 0.20479, 0.2049, 0.5, 0.99, std::nextafter(1.0, 0.0)}) {
     from.uniforms = &u;
     Verdict verdict(drafts);
     const kvc_drafts c = drafts.c();
     const kvc_verdict out = verdict.c();
     ASSERT_EQ(kvc_verify_sampling(&c, &from, &out), KVC_OK) << kvc_last_error();
-    EXPECT_NEAR(verdict.next_tokens[0], u * kTokens, 1);
+    EXPECT_NEAR(verdict.next_tokens[0], u * kVocabSize, 1);
   }
   // The last token that has a probability, not one behind it.
   std::fill(p.begin() + 10, p.end(), 0.0f);
@@ -301,16 +301,17 @@ TEST(Sampling, DrawsFromEachPieceOfALongRow) {
 
 // Long rows are summed many values at a time.
 struct LongRow {
-  static constexpr size_t kTokens = 3000;
+  static constexpr size_t kVocabSize = 3000;
   Drafted drafts;
-  std::vector<float> p = std::vector<float>(2 * kTokens, 1.0f / kTokens);
+  std::vector<float> p = std::vector<float>(2 * kVocabSize, 1.0f / kVocabSize);
   std::vector<double> uniforms{0.5, 0.5};
   kvc_probabilities from = {};
 
   LongRow() {
     drafts.node(7, -1);
     drafts.end_request();
-    from.struct_size = sizeof from, from.vocab = kTokens, from.p = p.data(), from.uniforms = uniforms.data();
+    from.struct_size = sizeof from, from.vocab = kVocabSize, from.p = p.data(),
+    from.uniforms = uniforms.data();
   }
   kvc_status typical(double delta, Verdict* verdict) {
     const kvc_drafts c = drafts.c();
@@ -328,7 +329,7 @@ TEST(Sampling, FindsOneBadValueAnywhereInALongRow) {
   for (const size_t at : {0u, 6u, 127u, 128u, 1023u, 1024u, 2943u, 2944u, 2999u}) {
     const auto refuses = [&](float value, float other, const std::string& text) {
       LongRow row;
-      row.p[at] = value, row.p[(at + 50) % LongRow::kTokens] += other;
+      row.p[at] = value, row.p[(at + 50) % LongRow::kVocabSize] += other;
       Verdict verdict(row.drafts);
       EXPECT_EQ(row.sampling(&verdict), KVC_ERROR_INVALID_ARGUMENT) << at;
       EXPECT_EQ(kvc_last_error(), text);
@@ -352,17 +353,17 @@ TEST(Typical, HasTheEntropyOfALongRow) {
   for (int i = 0; i < 200; ++i) {
     LongRow row;
     double sum = 0, entropy = 0;
-    for (size_t t = 0; t < LongRow::kTokens; ++t) {
+    for (size_t t = 0; t < LongRow::kVocabSize; ++t) {
       // From 1e-12 on, a denormal and zeros of both signs among them.
       const double zero = random.chance(50) ? 0.0 : -0.0;
       const double weight = t == 99 ? 1e-40 : random.chance(20) ? zero : std::exp(-27 * uniform(random));
       row.p[t] = static_cast<float>(weight);
     }
     row.p[7] = 0.5f;
-    for (size_t t = 0; t < LongRow::kTokens; ++t) sum += static_cast<double>(row.p[t]);
-    for (size_t t = 0; t < LongRow::kTokens; ++t)
+    for (size_t t = 0; t < LongRow::kVocabSize; ++t) sum += static_cast<double>(row.p[t]);
+    for (size_t t = 0; t < LongRow::kVocabSize; ++t)
       row.p[t] = static_cast<float>(static_cast<double>(row.p[t]) / sum);
-    for (size_t t = 0; t < LongRow::kTokens; ++t)
+    for (size_t t = 0; t < LongRow::kVocabSize; ++t)
       if (row.p[t] > 0) entropy -= static_cast<double>(row.p[t]) * std::log(static_cast<double>(row.p[t]));
     const double delta = static_cast<double>(row.p[7]) * std::exp(entropy);
     Verdict verdict(row.drafts);
