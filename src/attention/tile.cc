@@ -52,7 +52,7 @@ void TileWalk::find_tiles(const Tile& tile, uint64_t* at) const {
 bool TileWalk::find_rows(const Tile& tile, const Plane& plane, bool keys, uint64_t* at) const {
   const uint32_t first = static_cast<uint32_t>(std::countr_zero(tile.any));
   const uint64_t unseen =
-      keys ? token_offset(plane, tile.position[first / kSegment] + first % kSegment) : kNoToken;
+      keys ? token_offset(plane, tile.position[first / kSegment] + first % kSegment) : kUnseen;
   bool adjoin = plane.token == sizeof(float);
   for (uint32_t s = 0; s < tile.segments; ++s, at += kSegment) {
     const uint32_t any = static_cast<uint32_t>(tile.any >> s * kSegment) & 0xffff;

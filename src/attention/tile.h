@@ -6,7 +6,7 @@
 
 namespace kvc {
 
-inline constexpr uint64_t kNoToken = 1ull << 62;  // an offset beyond all memory
+inline constexpr uint64_t kUnseen = 1ull << 62;  // an offset beyond all memory
 
 struct Tile {
   uint32_t segments;
@@ -14,7 +14,7 @@ struct Tile {
   uint64_t any;  // bit per token: some row sees it
   int64_t position[kMaxSegments];
   // Offsets in the slab. Keys: of each token, or of each segment's tile; a token that no row sees has the
-  // offset of another one. Values: of each token; kNoToken if no row sees it.
+  // offset of another one. Values: of each token; kUnseen if no row sees it.
   uint64_t k[kTile], k_scales[kTile];
   uint64_t v[kTile], v_scales[kTile];
   bool whole;                             // some row sees every token

@@ -14,7 +14,7 @@
 namespace kvc {
 namespace {
 
-constexpr size_t kDigits = 20;
+constexpr size_t kIdDigits = 20;
 
 std::string name_of(uint64_t id, const char* ending) {
   char name[64];
@@ -25,11 +25,12 @@ std::string name_of(uint64_t id, const char* ending) {
 // The id of a name with this ending; 0 = it is none. No save has the greatest number: none could follow it.
 uint64_t id_of(const char* name, const char* ending) {
   uint64_t id = 0;
-  for (size_t i = 0; i < kDigits; ++i) {
+  for (size_t i = 0; i < kIdDigits; ++i) {
     if (name[i] < '0' || name[i] > '9') return 0;
     id = id * 10 + static_cast<uint64_t>(name[i] - '0');
   }
-  return std::strcmp(name + kDigits, ending) == 0 && name_of(id, ending) == name && id != UINT64_MAX ? id : 0;
+  return std::strcmp(name + kIdDigits, ending) == 0 && name_of(id, ending) == name && id != UINT64_MAX ? id
+                                                                                                       : 0;
 }
 
 int retry(auto&& call) {
@@ -84,7 +85,7 @@ kvc_status CheckpointFolder::list() {
   const int error = retry([&] {
     return files_.list(fd(), this, [](void* self, const char* name) {
       auto& folder = *static_cast<CheckpointFolder*>(self);
-      if (std::strlen(name) < kDigits) return;
+      if (std::strlen(name) < kIdDigits) return;
       if (const uint64_t id = id_of(name, ".kvcm"); id != 0) folder.manifests_.push_back(id);
       if (const uint64_t id = id_of(name, ".kvcd"); id != 0) folder.data_.push_back(id);
       for (const char* const ending : {".kvcm.part", ".kvcd.part", ".kvcj.part.new"})
@@ -105,8 +106,8 @@ kvc_status CheckpointFolder::list() {
 
 // The content of `lock`: the id of the newest checkpoint that was removed, in a name of its form.
 uint64_t CheckpointFolder::highest_removed() const {
-  char name[kDigits + 1] = {};
-  if (lock_.fd() < 0 || read_fully(files_, lock_.fd(), name, kDigits, 0) != 0) return 0;
+  char name[kIdDigits + 1] = {};
+  if (lock_.fd() < 0 || read_fully(files_, lock_.fd(), name, kIdDigits, 0) != 0) return 0;
   return id_of(name, "");
 }
 

@@ -9,7 +9,7 @@
 namespace kvc {
 namespace {
 
-constexpr uint64_t kPiece = uint64_t{1} << 20;
+constexpr uint64_t kReadBytes = uint64_t{1} << 20;
 // So many bytes may be holes, and so many for each that is none. The tokens of a manifest may all be 0, but
 // not its digests.
 constexpr uint64_t kFreeHoles = uint64_t{16} << 20, kHolesPerByte = 64;
@@ -35,7 +35,7 @@ kvc_status read_manifest(Files& files, int file, uint64_t offset, uint64_t size,
   KVC_TRY(check_manifest_header(name, bytes.data(), bytes.size(), size));
   uint64_t holes = 0;
   for (uint64_t at = bytes.size(); at < size;) {
-    const uint64_t part = std::min(kPiece, size - at);
+    const uint64_t part = std::min(kReadBytes, size - at);
     bytes.resize(at + part);
     *error = read_fully(files, file, bytes.data() + at, part, offset + at);
     if (*error != 0) return KVC_OK;

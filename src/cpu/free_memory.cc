@@ -13,7 +13,7 @@
 namespace kvc {
 namespace {
 
-constexpr uint64_t kNone = UINT64_MAX;
+constexpr uint64_t kNotRead = UINT64_MAX;
 
 // A small file; empty if it cannot be read.
 class File {
@@ -37,12 +37,12 @@ class File {
     }
     return nullptr;
   }
-  // The number there; kNone if there is none, as in "max".
+  // The number there; kNotRead if there is none, as in "max".
   uint64_t number_after(const char* key) const {
     const char* from = after(key);
     char* end = nullptr;
     const uint64_t number = from != nullptr ? std::strtoull(from, &end, 10) : 0;
-    return end != from ? number : kNone;
+    return end != from ? number : kNotRead;
   }
 
  private:
@@ -68,9 +68,9 @@ void apply_limits(const char* root, const Version& version, const char* group, F
     *end = '\0';
     const uint64_t limit = File(root, folder, version.limit).number_after("");
     const uint64_t usage = File(root, folder, version.usage).number_after("");
-    if (limit != kNone && usage != kNone) {
+    if (limit != kNotRead && usage != kNotRead) {
       const uint64_t cache = File(root, folder, "memory.stat").number_after(version.file_cache);
-      const uint64_t used = usage - (cache != kNone ? std::min(cache, usage) : 0);
+      const uint64_t used = usage - (cache != kNotRead ? std::min(cache, usage) : 0);
       memory->total = std::min(memory->total, limit);
       memory->free = std::min(memory->free, std::max<uint64_t>(limit - std::min(limit, used), 1));
     }
@@ -83,7 +83,7 @@ void apply_limits(const char* root, const Version& version, const char* group, F
 FreeMemory read_free_memory(const char* root) {
   const File machine(root, "/proc", "meminfo");
   const uint64_t total = machine.number_after("MemTotal:"), available = machine.number_after("MemAvailable:");
-  if (total == kNone || available == kNone) return {0, 0};
+  if (total == kNotRead || available == kNotRead) return {0, 0};
   FreeMemory memory{total * 1024, available * 1024};
   const File groups(root, "/proc/self", "cgroup");
   if (const char* group = groups.after("0::")) apply_limits(root, kVersion2, group, &memory);

@@ -152,7 +152,7 @@ struct Matcher::Probe {
 // Walks in slices, so that a long prompt does not keep other calls waiting. Between two slices it holds
 // nothing: a probe must not decide whether a position stays cached.
 kvc_status Matcher::look_in_slices(LookupScratch& scratch, const uint64_t& num_admitted, Probe* seen) {
-  constexpr size_t kSlice = 256;
+  constexpr size_t kSliceOfLookup = 256;
   const PrefixTree& tree = blocks_.tree();
   const uint32_t needed = shape_.num_groups == 1 ? shape_.full_groups : 0;
   const size_t num_tokens = scratch.num_tokens();
@@ -170,7 +170,7 @@ kvc_status Matcher::look_in_slices(LookupScratch& scratch, const uint64_t& num_a
     if (prompt.epoch != epoch) reader.at = kNoNode;  // reset in between: what was seen is gone
     epoch = prompt.epoch;
     const size_t known = is_node(reader.at) ? tree[reader.at].depth + 1 : 0;
-    const size_t end = known + kSlice < limit ? known + kSlice : limit;
+    const size_t end = known + kSliceOfLookup < limit ? known + kSliceOfLookup : limit;
     const NodeId parent = is_node(reader.at) ? reader.at : root_of(prompt.ns);
     const size_t reached = tree.walk(prompt, parent, known, end, needed, scratch.path());
     for (size_t i = known; i < reached; ++i) {

@@ -37,7 +37,7 @@ enum class Windows {
   kChunks         // attention_chunk_size, in the layers that rotate: all but every fourth one.
 };
 
-enum class States {
+enum class StateKind {
   kNone,
   kMamba,    // All but every attn_layer_period-th layer.
   kMamba2,   // By layer_types.
@@ -59,7 +59,7 @@ struct Architecture {
   double rotated = 1;       // share of a head
   double rope_theta = 1e4;  // 0 = it does not rotate
   double rope_local_theta = 0;
-  States states = States::kNone;
+  StateKind states = StateKind::kNone;
   bool decoder = false;  // of an encoder-decoder model
 };
 
@@ -149,17 +149,17 @@ constexpr Architecture kArchitectures[] = {
      .head_dim = kFromHidden,
      .context = 262144,
      .rope_theta = 0,
-     .states = States::kMamba},
+     .states = StateKind::kMamba},
     {.model_type = "qwen3_next",
      .class_name = "Qwen3NextForCausalLM",
      .head_dim = 256,
      .rotated = 0.25,
-     .states = States::kDeltaNet},
+     .states = StateKind::kDeltaNet},
     {.model_type = "granitemoehybrid",
      .class_name = "GraniteMoeHybridForCausalLM",
      .kv_heads = kSameAsHeads,
      .head_dim = kFromHidden,
-     .states = States::kMamba2},
+     .states = StateKind::kMamba2},
     {.model_type = "whisper",
      .class_name = "WhisperForConditionalGeneration",
      .vocab = 51865,
@@ -313,9 +313,9 @@ void read_window(const Section& config, const Architecture& architecture, kvc_mo
   model.rope_flags |= KVC_MODEL_ROPE_WINDOW_ONLY;
 }
 
-Layers state_layers(const Section& config, States states, uint32_t num_layers) {
+Layers state_layers(const Section& config, StateKind states, uint32_t num_layers) {
   uint64_t period = 0, offset = 0;  // of the layers with attention
-  if (states == States::kMamba) {
+  if (states == StateKind::kMamba) {
     period = config.whole("attn_layer_period", UINT32_MAX, 8);
     offset = config.whole("attn_layer_offset", UINT32_MAX, 4, 0);
     if (offset >= period) {
@@ -323,7 +323,7 @@ Layers state_layers(const Section& config, States states, uint32_t num_layers) {
                   "it must be below attn_layer_period, " + std::to_string(period));
     }
   } else {
-    const bool mamba = states == States::kMamba2;
+    const bool mamba = states == StateKind::kMamba2;
     if (const std::optional<Json> types = config.find("layer_types")) {
       return read_layer_types(config, *types, num_layers, mamba ? "mamba" : "linear_attention",
                               mamba ? "attention" : "full_attention");
@@ -338,11 +338,11 @@ Layers state_layers(const Section& config, States states, uint32_t num_layers) {
 }
 
 // The elements follow vLLM's MambaStateShapeCalculator.
-void read_states(const Section& config, States states, kvc_model& model) {
-  if (states == States::kNone) return;
+void read_states(const Section& config, StateKind states, kvc_model& model) {
+  if (states == StateKind::kNone) return;
   constexpr uint64_t kMostExpand = 64, kMostKernel = 1024, kMostElements = uint64_t{1} << 32;
   uint64_t channels = 0, kernel = 0, recurrent = 0;
-  if (states == States::kDeltaNet) {
+  if (states == StateKind::kDeltaNet) {
     const uint64_t key_dim = config.whole("linear_key_head_dim", kMaxConfigDim, 128);
     const uint64_t value_dim = config.whole("linear_value_head_dim", kMaxConfigDim, 128);
     const uint64_t value_heads = config.whole("linear_num_value_heads", kMaxConfigDim, 32);
@@ -351,7 +351,7 @@ void read_states(const Section& config, States states, kvc_model& model) {
     kernel = config.whole("linear_conv_kernel_dim", kMostKernel, 4);
     recurrent = value_heads * key_dim * value_dim;
   } else {
-    const bool second = states == States::kMamba2;
+    const bool second = states == StateKind::kMamba2;
     const uint64_t state = config.whole("mamba_d_state", kMaxConfigDim, second ? 256 : 16);
     channels = config.whole("hidden_size", kMaxHidden) * config.whole("mamba_expand", kMostExpand, 2);
     kernel = config.whole("mamba_d_conv", kMostKernel, 4);
@@ -359,7 +359,7 @@ void read_states(const Section& config, States states, kvc_model& model) {
     if (second) channels += 2 * config.whole("mamba_n_groups", kMaxConfigDim, 1) * state;
   }
   if (channels * (kernel - 1) > kMostElements || recurrent > kMostElements) {
-    config.fail(states == States::kDeltaNet ? "linear_value_head_dim" : "mamba_d_state",
+    config.fail(states == StateKind::kDeltaNet ? "linear_value_head_dim" : "mamba_d_state",
                 "gives a layer " + std::to_string(std::max(channels * (kernel - 1), recurrent)) +
                     " elements of state",
                 "at most 2^32");
@@ -389,7 +389,7 @@ void read_decoder(const Section& config, const Architecture& architecture, kvc_m
 
 // Whether keys rotate. Granite says it by a word.
 bool rotates_keys(const Section& config, const Architecture& architecture) {
-  if (architecture.states != States::kMamba2) return architecture.rope_theta != 0;
+  if (architecture.states != StateKind::kMamba2) return architecture.rope_theta != 0;
   const char* key = "position_embedding_type";
   const std::optional<Json> type = config.text(key);
   if (type && !type->says("rope") && !type->says("nope"))

@@ -15,12 +15,13 @@ int compare(const ExtraKey& a, const ExtraKey& b) {
 
 bool precedes(const ExtraKey& a, const ExtraKey& b) { return compare(a, b) < 0; }
 
-constexpr uint8_t kCut[32] = "kvcache: a key's span was cut";  // no SHA-256 that anybody knows a content of
+constexpr uint8_t kCutDigest[32] =
+    "kvcache: a key's span was cut";  // no SHA-256 that anybody knows a content of
 
 // A caller's key may have this digest too; of one token, it may count for no limit: no two of those are
 // equal.
 bool is_cut(const ExtraKey& key) {
-  return key.num_tokens == 1 && std::memcmp(key.digest, kCut, sizeof kCut) == 0;
+  return key.num_tokens == 1 && std::memcmp(key.digest, kCutDigest, sizeof kCutDigest) == 0;
 }
 
 // visit(index): keys of the first `count` ones that end behind `token`, which none of them begins behind,
@@ -48,7 +49,7 @@ kvc_extra_key ExtraKey::plain() const {
 
 kvc_extra_key key_of_cut(uint64_t token) {
   kvc_extra_key key = {token, 1, {}};
-  std::memcpy(key.digest, kCut, sizeof kCut);
+  std::memcpy(key.digest, kCutDigest, sizeof kCutDigest);
   return key;
 }
 

@@ -9,7 +9,7 @@ namespace kvc {
 namespace {
 
 constexpr double kTolerance = 1e-3;
-constexpr size_t kPiece = 1024, kRun = 128, kLanes = 16;
+constexpr size_t kRowPiece = 1024, kRun = 128, kLanes = 16;
 
 struct Sum {
   double total = 0;
@@ -172,8 +172,8 @@ int32_t draw(const Distribution& from, double u) {
   const double wanted = u * from.total;
   double sum = 0;
   size_t last = 0;
-  for (size_t begin = 0; begin < from.size; begin += kPiece) {
-    const size_t end = std::min(begin + kPiece, from.size);
+  for (size_t begin = 0; begin < from.size; begin += kRowPiece) {
+    const size_t end = std::min(begin + kRowPiece, from.size);
     const double piece = sum_all(from.values + begin, end - begin).total;
     if (sum + piece <= wanted && end < from.size) {
       sum += piece;

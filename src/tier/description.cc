@@ -18,7 +18,7 @@ namespace {
 
 constexpr char kCut[] = "...\n";   // the last line of what was cut
 constexpr size_t kMostValue = 72;  // of a field, before its end is cut
-constexpr size_t kDigits = 2 * sizeof(Digest256::bytes);
+constexpr size_t kHexDigits = 2 * sizeof(Digest256::bytes);
 
 struct SlabDescription {
   uint32_t crc, size;  // the sum is of what follows
@@ -101,7 +101,7 @@ std::string describe_shape(const PageShape& shape) {
 }
 
 std::string name_of(const Digest256& fingerprint) {
-  char digits[kDigits + 1];
+  char digits[kHexDigits + 1];
   write_hex(fingerprint, digits);
   return std::string(digits) + ".txt";
 }
@@ -255,8 +255,8 @@ std::vector<PageDescription> read_folder_descriptions(Files& files, int folder) 
   static_cast<void>(files.list(folder, &out, [](void* data, const char* name) {
     auto* all = static_cast<std::vector<PageDescription>*>(data);
     Digest256 fingerprint;
-    if (all->size() < kMost && std::strlen(name) == kDigits + 4 && read_hex(name, &fingerprint) &&
-        std::strcmp(name + kDigits, ".txt") == 0)
+    if (all->size() < kMost && std::strlen(name) == kHexDigits + 4 && read_hex(name, &fingerprint) &&
+        std::strcmp(name + kHexDigits, ".txt") == 0)
       all->push_back({fingerprint, ""});
   }));
   for (PageDescription& one : out) one.text = read_folder_description(files, folder, one.fingerprint);

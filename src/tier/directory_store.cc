@@ -23,7 +23,7 @@ namespace {
 constexpr char kFormat[] = "kvcache folder 2\n";
 constexpr uint64_t kAtPayload = sizeof(RecordHeader);
 constexpr int64_t kDescriptionAge_s = 86400;  // of one without pages
-constexpr uint64_t kPiece = 256 << 10;        // is moved and summed while it is in a cache of the processor
+constexpr uint64_t kMovedBytes = 256 << 10;   // is moved and summed while it is in a cache of the processor
 
 kvc_status folder_failure(const DirectoryConfig& config, const char* what, int error) {
   return refused_by_system("folder", config.path, what, error);
@@ -250,8 +250,8 @@ int32_t DirectoryStore::read_page(const StoreCall& call, kvc_tier_item* item) {
   const bool whole = item->runs == nullptr;
   auto* to = whole ? static_cast<char*>(item->data) : buffers_ + call.worker % workers_ * page_bytes_;
   uint32_t crc = 0;
-  for (uint64_t at = 0; at < item->bytes; at += kPiece) {
-    const uint64_t piece = std::min(kPiece, item->bytes - at);
+  for (uint64_t at = 0; at < item->bytes; at += kMovedBytes) {
+    const uint64_t piece = std::min(kMovedBytes, item->bytes - at);
     error = read_fully(files_, file.fd(), to + at, piece, kAtPayload + at);
     if (error != 0) return failed(error);
     crc = crc32c(to + at, piece, crc);
@@ -298,8 +298,8 @@ int DirectoryStore::write_file(kvc_tier_item* item) {
   const FolderPath path = path_of(key_of(*item));
   const auto* from = static_cast<const char*>(item->data);
   uint32_t crc = 0;
-  for (uint64_t at = 0; error == 0 && at < item->bytes; at += kPiece) {
-    const uint64_t piece = std::min(kPiece, item->bytes - at);
+  for (uint64_t at = 0; error == 0 && at < item->bytes; at += kMovedBytes) {
+    const uint64_t piece = std::min(kMovedBytes, item->bytes - at);
     crc = crc32c(from + at, piece, crc);
     error = write_fully(files_, file.fd(), from + at, piece, kAtPayload + at);
   }

@@ -17,7 +17,7 @@ namespace kvc {
 namespace {
 
 constexpr uint32_t kUsageMagic = 0x3256554Bu;
-constexpr int kTries = 8;  // for a lock, one right after the other; and for a list
+constexpr int kUsageTries = 8;  // for a lock, one right after the other; and for a list
 constexpr uint64_t kPartOfFree = 64;
 constexpr int64_t kNever = INT64_MAX, kNsPerSecond = 1000000000, kMostSeconds = kNever / kNsPerSecond - 2;
 
@@ -112,7 +112,7 @@ class DirectoryUsage::SubfolderLock {
     if (error_ == -ENOENT) error_ = usage.make_subfolder(subfolder);
     if (error_ == 0 && file_.fd() < 0) error_ = file_.open(usage.root_, path.text, O_RDWR | O_CREAT, 0600);
     if (error_ != 0) return;
-    for (int i = 0; i < kTries; ++i) {
+    for (int i = 0; i < kUsageTries; ++i) {
       error_ = usage.files_.lock(file_.fd());
       if (error_ != -EWOULDBLOCK && error_ != -EINTR) break;
       sched_yield();
@@ -310,7 +310,7 @@ int DirectoryUsage::count(uint32_t subfolder, Scan* scan) {
   scan->is_foreign = !is_safe_folder(scan->status);
   if (scan->is_foreign) return -EPERM;
   int listed = list(scan);
-  for (int tries = 1; listed == 0 && has_changed(scan) && tries < kTries; ++tries) listed = list(scan);
+  for (int tries = 1; listed == 0 && has_changed(scan) && tries < kUsageTries; ++tries) listed = list(scan);
   return listed;
 }
 

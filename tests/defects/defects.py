@@ -90,7 +90,7 @@ DEFECTS = [
     ("a child keeps the locks of its parent", "src/base/files.cc",
      "locked_files[word].exchange(0)", "locked_files[word] & 0"),
     ("each put waits for a peer that is stopped", "src/tier/directory_usage.cc",
-     "constexpr int kTries = 8;", "constexpr int kTries = 400;"),
+     "constexpr int kUsageTries = 8;", "constexpr int kUsageTries = 400;"),
     ("pages of other fingerprints are not counted", "src/tier/directory_usage.cc",
      "scan->pages[scan->num_pages++] = page;", "if (page.fingerprint != fingerprint_) return 0;\n    scan->pages[scan->num_pages++] = page;"),
     ("what was done without the lock is never counted", "src/tier/directory_usage.cc",
