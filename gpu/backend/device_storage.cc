@@ -7,6 +7,7 @@
 #include "backend/memory.h"
 #include "backend/swap.h"
 #include "kernels/kernels.h"
+#include "layout/parts.h"
 
 namespace kvc::gpu {
 namespace {

@@ -11,6 +11,7 @@
 #include "backend/devices.h"
 #include "backend/registered.h"
 #include "kernels/kernels.h"
+#include "layout/parts.h"
 
 namespace kvc::gpu {
 namespace {

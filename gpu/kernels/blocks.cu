@@ -2,6 +2,7 @@
 // Whole blocks: copied inside a slab, to and from pages, and cleared. The 16-byte vectors of a call are one
 // range of indices, so that parts of any size keep all lanes busy. Each thread has several loads in flight.
 #include "kernels/rows.cuh"
+#include "layout/parts.h"
 
 namespace kvc::gpu {
 namespace {

@@ -7,6 +7,7 @@
 #include "api/recording.h"
 #include "api/storage_handle.h"
 #include "base/pages.h"
+#include "layout/parts.h"
 
 using namespace kvc;
 

@@ -3,6 +3,7 @@
 #include <kvcache/metrics.h>
 
 #include "api/storage_handle.h"
+#include "layout/parts.h"
 #include "storage/host_memory.h"
 
 using namespace kvc;

@@ -4,6 +4,7 @@
 #include <kvcache/device.h>
 
 #include "api/storage_handle.h"
+#include "layout/parts.h"
 
 namespace kvc {
 namespace {

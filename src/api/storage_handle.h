@@ -2,6 +2,7 @@
 // What stands behind the pointers of storages, streams and their events.
 #pragma once
 #include <kvcache/attention.h>
+#include <kvcache/storage.h>
 
 #include <atomic>
 

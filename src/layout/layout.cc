@@ -4,8 +4,13 @@
 #include <cstring>
 
 #include "base/checked.h"
+#include "layout/parts.h"
 
 namespace kvc {
+
+static_assert(KVC_PLANE_K == 0 && KVC_PLANE_V == 1 && KVC_PLANE_K_SCALE == 2 && KVC_PLANE_V_SCALE == 3,
+              "Layout::plane()");
+
 namespace {
 
 constexpr uint64_t kAreaAlignment = 16;  // scales within a cell

@@ -5,8 +5,6 @@
 // register holds one element pair of 16 tokens. All offsets are 64-bit. Immutable after make_layout(); any
 // thread may read it.
 #pragma once
-#include <kvcache/storage.h>
-
 #include <utility>
 
 #include "base/dtype.h"
@@ -68,29 +66,15 @@ struct Layout {
   uint64_t block_bytes;  // of all layers
   uint64_t slab_bytes;
 
-  const Plane& plane(int index) const {  // KVC_PLANE_*
-    return index == KVC_PLANE_K         ? k
-           : index == KVC_PLANE_V       ? v
-           : index == KVC_PLANE_K_SCALE ? k_scale
-                                        : v_scale;
+  const Plane& plane(int index) const {  // KVC_PLANE_*, in this order
+    return index == 0 ? k : index == 1 ? v : index == 2 ? k_scale : v_scale;
   }
   Plane& plane(int index) { return const_cast<Plane&>(std::as_const(*this).plane(index)); }
   // Tokens of a block that share one row of the plane.
   uint32_t tokens_per_row(int index) const {
-    return index == KVC_PLANE_K_SCALE && channel_tokens != 0 ? channel_tokens : 1;
+    return &plane(index) == &k_scale && channel_tokens != 0 ? channel_tokens : 1;
   }
 };
-
-// Where the bytes of a block are: `count` parts of `bytes` bytes each; part i of block b is at b * block + i
-// * part. In a page, the parts of a block follow each other.
-struct BlockParts {
-  uint64_t count, bytes, block, part;
-};
-inline BlockParts block_parts(const Layout& layout) {
-  const bool layer_first = layout.preset == KVC_LAYOUT_LBNHC || layout.preset == KVC_LAYOUT_LBHNC;
-  if (!layer_first) return {1, layout.block_bytes, layout.block_bytes, 0};
-  return {layout.num_layers, layout.cell_bytes, layout.k.block, layout.k.layer};
-}
 
 // The complete, valid description of a storage. In the result, slab_bytes is 0 if it would exceed the address
 // space.
@@ -109,16 +93,5 @@ struct LayoutShape {
   uint32_t alignment;  // of each block; a power of two
 };
 Layout make_layout(const LayoutShape& shape);
-
-// Heads outside tokens?
-constexpr bool head_major(uint32_t preset) {
-  return preset == KVC_LAYOUT_LBHNC || preset == KVC_LAYOUT_BLHNC || preset == KVC_LAYOUT_BHLNC;
-}
-
-// The selected bytes of all planes of a block as runs in ascending order; adjacent runs are joined. Writes at
-// most `capacity` runs and returns their number. In a tiled plane, whole tiles are selected; of scales that
-// tokens share, all that one of the tokens reads.
-size_t layout_runs(const Layout& layout, uint64_t block, const kvc_selection& selection, kvc_run* runs,
-                   size_t capacity);
 
 }  // namespace kvc

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "base/status.h"
+#include "layout/parts.h"
 
 namespace kvc {
 namespace {

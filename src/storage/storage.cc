@@ -5,6 +5,7 @@
 #include <new>
 
 #include "base/copy.h"
+#include "layout/parts.h"
 #include "storage/host_memory.h"
 #include "storage/rows.h"
 

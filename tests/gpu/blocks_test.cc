@@ -3,6 +3,7 @@
 #include <numeric>
 
 #include "gpu/storage.h"
+#include "layout/parts.h"
 
 namespace kvc::gpu::test {
 namespace {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Layouts: every element has a place of its own, and runs cover what they say.
-#include "layout/layout.h"
-
 #include <gtest/gtest.h>
 
 #include <map>
 #include <set>
 #include <vector>
+
+#include "layout/parts.h"
 
 namespace kvc {
 namespace {
