@@ -9,14 +9,14 @@ def own_cases(output):
     counts = {word: int(number) for word, number in re.findall(r"^\[  (PASSED|SKIPPED|FAILED) ? \] (\d+) test", output, re.M)}
     if counts:
         return tuple(counts.get(word, 0) for word in ("PASSED", "FAILED", "SKIPPED"))
-    if line := re.search(r"^(?:=+ )?((?:\d+ [a-z]+, )*\d+ [a-z]+) in [\d.]+s", output, re.M):
-        counts = {word: int(number) for number, word in re.findall(r"(\d+) ([a-z]+)", line.group(1))}
+    if lines := re.findall(r"^(?:=+ )?((?:\d+ [a-z]+, )*\d+ [a-z]+) in [\d.]+s", output, re.M):
+        counts = {word: int(number) for number, word in re.findall(r"(\d+) ([a-z]+)", lines[-1])}
         return counts.get("passed", 0), sum(counts.get(word, 0) for word in ("failed", "error", "errors")), counts.get("skipped", 0)
-    ran, end = re.search(r"^Ran (\d+) tests? in ", output, re.M), re.search(r"^(?:OK|FAILED)(?: \((.*)\))?$", output, re.M)
-    if ran and end:
-        counts = {word: int(number) for word, number in re.findall(r"(\w+)=(\d+)", end.group(1) or "")}
+    ran, ends = re.findall(r"^Ran (\d+) tests? in ", output, re.M), re.findall(r"^(?:OK|FAILED)(?: \((.*)\))?$", output, re.M)
+    if ran and ends:
+        counts = {word: int(number) for word, number in re.findall(r"(\w+)=(\d+)", ends[-1])}
         failed, skipped = counts.get("failures", 0) + counts.get("errors", 0), counts.get("skipped", 0)
-        return max(0, int(ran.group(1)) - failed - skipped), failed, skipped
+        return max(0, int(ran[-1]) - failed - skipped), failed, skipped
     return None
 
 

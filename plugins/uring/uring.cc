@@ -3,7 +3,7 @@
 // at a time. open() tries the ring, so that a system that has none or forbids it (an old kernel, seccomp, the
 // sysctl io_uring_disabled) is known before anything depends on it. No buffer or file is registered. The ring
 // itself counts as locked memory (RLIMIT_MEMLOCK) on Linux before 5.12 and since 6.14, unless the process has
-// CAP_IPC_LOCK: 2 pages for a depth of up to 64, 104 for one of 4096.
+// CAP_IPC_LOCK: 2 pages for a depth of up to 64, 101 for one of 4096.
 //
 // transfer() returns when the kernel holds none of the buffers. Should io_uring_enter fail for good, what was
 // not submitted gets its error, what was is awaited, and the queue refuses all later operations.

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What surrounds a request must not matter: other requests, the number of blocks, a plan that is replayed
 // with other lengths, where in a large slab the bytes lie; and partial results merge into the whole.
+#include <kvcache/storage.h>
+
 #include <cstring>
 
 #include "attention/merge.h"

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""How the gate counts: a case that was skipped inside a test that passed is counted as skipped, whichever framework ran it."""
+"""How the gate counts: a case that was skipped inside a test that passed is counted as skipped, whether GoogleTest, pytest or unittest ran it."""
 import os
 import sys
 import unittest
@@ -29,6 +29,7 @@ class CountTest(unittest.TestCase):
     def test_unittest(self):
         self.assertEqual(count("run", "Ran 14 tests in 0.1s\n\nOK (skipped=8)\n"), (6, 0, 8))
         self.assertEqual(count("run", "Ran 1 test in 0.100s\n\nOK\n"), (1, 0, 0))
+        self.assertEqual(count("run", "OK\nRan 2 tests in 0.1s\n\nOK (skipped=1)\n"), (1, 0, 1))
         self.assertEqual(count("fail", "Ran 5 tests in 1.0s\n\nFAILED (failures=1, errors=1, skipped=1)\n"), (2, 2, 1))
 
     def test_others_count_as_one(self):

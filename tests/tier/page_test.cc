@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 #include <kvcache/events.h>
 #include <kvcache/manager.h>
+#include <kvcache/storage.h>
 
 #include <algorithm>
 #include <random>
