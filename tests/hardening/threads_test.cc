@@ -54,9 +54,12 @@ TEST(Threads, EveryFunctionInSixteenThreads) {
       });
     }
     std::atomic<bool> over{false};
-    std::thread checker([&] {  // finds the state sound at any moment
-      while (!over)
+    // Finds the state sound at any moment; without the pause, each recorded call waits for a check.
+    std::thread checker([&] {
+      while (!over) {
         if (kvc_manager_check(shared.m) != KVC_OK && wrong++ == 0) ADD_FAILURE() << kvc_last_error();
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      }
     });
     for (std::thread& thread : threads) thread.join();
     over = true;
