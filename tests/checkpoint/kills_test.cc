@@ -27,12 +27,18 @@ constexpr uint64_t kSparser = 5;
 constexpr uint64_t kSparser = 1;
 #endif
 
+// A checkpoint whose save had ended.
+struct Saved {
+  uint32_t id;        // 0: none
+  uint32_t contents;  // index of its content
+};
+
 // What children tell, in memory that they share with the test.
 struct Progress {
   static constexpr uint64_t kMost = 1 << 16;
   std::atomic<uint64_t> count;  // of contents that a save has begun with
-  std::atomic<uint64_t> saved;  // 1 + index of the last one whose save had ended
-  std::atomic<uint64_t> saved_id;
+  std::atomic<Saved> saved;     // the last one; in one piece, as a kill may come between two
+  static_assert(std::atomic<Saved>::is_always_lock_free);
   char contents[kMost][32];
 };
 
@@ -61,14 +67,13 @@ class Kills : public testing::Test {
       calls.options.keep_last = static_cast<uint32_t>(random() % 3 + (i % 2));
       calls.options.flags = random() % 4 == 0 ? KVC_CHECKPOINT_FULL : 0;
       if (calls.save(files, &info) != KVC_OK) _exit(3);
-      progress_->saved_id = info.id;
-      progress_->saved = index + 1;
+      progress_->saved = Saved{static_cast<uint32_t>(info.id), static_cast<uint32_t>(index)};
       calls.options.flags = 0;
       info = {};
       if (i % 3 == 2) {
         calls.options.keep_last = 2;
         if (compact_checkpoint(files, calls.options, &info) != KVC_OK) _exit(4);
-        progress_->saved_id = info.id;
+        progress_->saved = Saved{static_cast<uint32_t>(info.id), static_cast<uint32_t>(index)};
       }
       if (i % 4 == 3) {
         std::vector<uint64_t> ids;
@@ -94,18 +99,19 @@ class Kills : public testing::Test {
   }
 
   void check(const std::string& path) {
-    if (progress_->saved == 0) return;  // nothing had ended
+    const Saved saved = progress_->saved;
+    if (saved.id == 0) return;  // nothing had ended
     std::vector<uint64_t> ids;
     ASSERT_EQ(list_checkpoints(system_files(), path.c_str(), &ids), KVC_OK) << kvc_last_error();
     ASSERT_FALSE(ids.empty());
-    EXPECT_GE(ids.back(), progress_->saved_id) << "a checkpoint is lost";
+    EXPECT_GE(ids.back(), saved.id) << "a checkpoint is lost";
     for (const uint64_t id : ids) {
       kvc_checkpoint_info info = {};
       ASSERT_EQ(describe_checkpoint(system_files(), path.c_str(), id, true, &info), KVC_OK)
           << kvc_last_error();
       ASSERT_TRUE(is_known(info.content)) << id;
-      if (id == progress_->saved_id) {
-        EXPECT_EQ(std::memcmp(info.content, progress_->contents[progress_->saved - 1], 32), 0);
+      if (id == saved.id) {
+        EXPECT_EQ(std::memcmp(info.content, progress_->contents[saved.contents], 32), 0);
       }
     }
     Engine fresh(form());
@@ -132,7 +138,7 @@ TEST_F(Kills, AtEachSystemCallLoseNothing) {
   for (const Fault fault : {Fault::kKill, Fault::kKillInWrite}) {
     const Folder folder;
     const std::string path = folder / "c";
-    progress_->saved = progress_->saved_id = 0;
+    progress_->saved = Saved{};
     for (uint64_t at = 0; at < (fault == Fault::kKill ? 160u : 24u); at += kSparser) {
       SCOPED_TRACE(at);
       const pid_t child = start(path, at, fault, at, 8);
@@ -164,7 +170,7 @@ TEST_F(Kills, AtAnyTimeLoseNothing) {
     int status = 0;
     ASSERT_EQ(waitpid(child, &status, 0), child);
     ASSERT_TRUE(WIFSIGNALED(status)) << WEXITSTATUS(status);
-    ended += progress_->saved != 0;
+    ended += progress_->saved.load().id != 0;
     check(path);
     if (HasFatalFailure()) return;
   }
